@@ -88,10 +88,10 @@ enum Page {
     Missing,
 }
 
-/// The page that the UI renders for a path: its list, a run, the API tokens, the API.
+/// The page that the UI renders for a path: its list, a run, the inbox, the API tokens, the API.
 fn page(path: &str) -> Option<Page> {
     match path.split('/').collect::<Vec<_>>()[..] {
-        ["" | "runs" | "tokens"] | ["runs" | "tokens", ""] => Some(Page::There),
+        ["" | "runs" | "inbox" | "tokens"] | ["runs" | "inbox" | "tokens", ""] => Some(Page::There),
         ["docs"] | ["docs", ""] => Some(Page::Docs),
         ["runs", run] | ["runs", run, ""] if run.parse::<RunId>().is_ok() => Some(Page::There),
         ["runs", _] | ["runs", _, ""] => Some(Page::Missing),

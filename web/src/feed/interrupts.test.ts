@@ -40,7 +40,25 @@ describe("what an interrupt asks", () => {
       kind: "approval",
       prompt: "Send it?",
       expires_ms: Date.parse("2025-04-01T12:00:00Z"),
+      options: [],
+      edited: undefined,
       details: [["details", { to: "all" }]],
+    });
+  });
+
+  test("its options are answers to choose from, whatever shape they have", () => {
+    const options = ["yes", { label: "No", value: 0 }, { id: "later" }, 7, "yes"];
+    expect(asked({ prompt: "?", options })?.options).toEqual([
+      { label: "yes", value: "yes" },
+      { label: "No", value: 0 },
+      { label: "later", value: "later" },
+    ]);
+  });
+
+  test("arguments are edited only where the run says that it takes others", () => {
+    expect(asked({ args: { to: "all" } })?.edited).toBeUndefined();
+    expect(asked({ args: { to: "all" }, allowed_decisions: ["approve", "edit"] })?.edited).toEqual({
+      to: "all",
     });
   });
 

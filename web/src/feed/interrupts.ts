@@ -6,6 +6,10 @@ import { atMs, titleOf } from "./read";
 export interface Asked {
   prompt: string;
   expires_ms: number | null;
+  /** Answers to choose from. */
+  options: { label: string; value: unknown }[];
+  /** The arguments, when the run says that it takes others; undefined when it does not. */
+  edited: unknown;
   /** The members that have something else to say to a person. */
   details: [string, unknown][];
 }
@@ -19,14 +23,35 @@ export function askedBy({ payload, prompt, expires_at }: Interrupt): Asked {
     expires_at: ___,
     checkpoint_id: ____,
     ns: _____,
+    options,
+    allowed_decisions,
     ...details
   } = fields(payload);
+  const isEditable = Array.isArray(allowed_decisions) && allowed_decisions.includes("edit");
   const told = prompt || textOf(payload) || titleOf("interrupt.requested", payload);
   const json = JSON.stringify(payload);
   return {
     prompt: told || json.slice(0, short_chars),
     expires_ms: atMs(expires_at ?? "") || null,
+    options: optionsOf(options),
+    edited: isEditable ? details["args"] : undefined,
     // Nothing is told twice.
     details: told || json.length > short_chars ? Object.entries(details) : [],
   };
+}
+
+const options_max = 20;
+
+/** Texts, or objects with a `label` and a `value`; anything else is no choice. */
+function optionsOf(options: unknown): Asked["options"] {
+  if (!Array.isArray(options)) return [];
+  const labels = new Set<string>();
+  const choices = options.slice(0, options_max).flatMap((option: unknown) => {
+    const { label, title, value, id } = fields(option);
+    const name = textOf(option) ?? textOf(label) ?? textOf(title) ?? textOf(value) ?? textOf(id);
+    if (name === null || labels.has(name)) return [];
+    labels.add(name);
+    return [{ label: name, value: textOf(option) ?? value ?? id ?? name }];
+  });
+  return choices;
 }

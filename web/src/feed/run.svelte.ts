@@ -13,6 +13,7 @@ import { isTerminal } from "@runreel/client/fold";
 import { eventAfter, runs } from "../api/client";
 import { RunView } from "./fold";
 import { follow } from "./follower";
+import { hear } from "./hear";
 import { LeaseWatch } from "./lease";
 import { atMs } from "./read";
 import { treeOfTimeline } from "./spans";
@@ -53,7 +54,11 @@ export class RunStore {
     const { stream, stop } = follow({
       path: () => `/api/stream/runs/${this.run_id}`,
       order: this.#order,
-      take: (received) => this.view.take(received),
+      take: (received) => {
+        this.view.take(received);
+        // What was asked before is in the list already.
+        if (this.view.caughtUp) hear(received.event.type);
+      },
       commit: () => this.#commit(),
       changed: (connection) => this.#changed(connection),
     });

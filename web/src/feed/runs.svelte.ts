@@ -14,6 +14,7 @@ import {
 import { isTerminal, statusAfter } from "@runreel/client/fold";
 import { runs } from "../api/client";
 import { follow } from "./follower";
+import { hear } from "./hear";
 import { LeaseWatch } from "./lease";
 
 /** What an event says about its run's row. A pure function: `null` when the row already knows more. */
@@ -137,6 +138,7 @@ export class RunsStore {
     // After a (re)connect the list is read once the feed stands at its end.
     if (event.type === "stream.caught_up" || event.type === "stream.gap") return this.#relist(0);
     if (!isEvent(event)) return;
+    hear(event.type);
     const run = this.#changes.get(event.run_id) ?? this.#byId.get(event.run_id);
     if (run === undefined) return this.#relistFor(event);
     const next = runAfter(run, event);

@@ -11,5 +11,6 @@ export interface Destination {
 
 export const destinations: readonly Destination[] = [
   { href: "/", name: "Runs", icon: "runs", pages: ["runs", "run"] },
+  { href: "/inbox", name: "Inbox", icon: "inbox", pages: ["inbox"] },
   { href: "/tokens", name: "API tokens", icon: "key", pages: ["tokens"] },
 ];

@@ -15,6 +15,7 @@ type Loader = () => Promise<{ default: Component<PageProps> }>;
 const loaders: Record<PageName, Loader> = {
   runs: () => import("./RunsPage.svelte"),
   run: () => import("./RunPage.svelte"),
+  inbox: () => import("./InboxPage.svelte"),
   tokens: () => import("./TokensPage.svelte"),
 };
 

@@ -1,5 +1,5 @@
 /** The addresses of the UI, both ways. */
-export type PageName = "runs" | "run" | "tokens";
+export type PageName = "runs" | "run" | "inbox" | "tokens";
 
 export type Route = { page: Exclude<PageName, "run"> } | { page: "run"; id: string } | { page: "missing" };
 
@@ -7,6 +7,7 @@ export type Route = { page: Exclude<PageName, "run"> } | { page: "run"; id: stri
 const alone = new Map<string, Exclude<PageName, "run">>([
   ["", "runs"],
   ["runs", "runs"],
+  ["inbox", "inbox"],
   ["tokens", "tokens"],
 ]);
 

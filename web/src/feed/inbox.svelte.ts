@@ -1,0 +1,86 @@
+import { FeedOrder, isEvent, RunreelError, withQuery, type Connection, type Problem } from "@runreel/client";
+import { familyOf, isTerminal, statusAfter } from "@runreel/client/fold";
+import { openInterrupts, type OpenInterrupt } from "../api/interrupts";
+import { follow } from "./follower";
+
+const soon_ms = 250;
+/** What changes the list. */
+const types = "interrupt.*,run.completed,run.failed,run.cancelled";
+
+/** What all runs ask now. Every page knows how much it is; the page of the inbox follows it. */
+class Inbox {
+  list = $state.raw<readonly OpenInterrupt[]>([]);
+  isMore = $state(false);
+  loaded = $state(false);
+  problem = $state.raw<Problem | null>(null);
+  connection = $state.raw<Connection>({ state: "connecting", gap: null });
+  /** Told of each question that was not there at the last look. */
+  onnew: ((asked: OpenInterrupt) => void) | null = null;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  #abort = new AbortController();
+
+  /** An event that some page's stream brought. */
+  hear(type: string): void {
+    const status = statusAfter(type);
+    if (familyOf(type) === "interrupt" || (status !== null && isTerminal(status) && this.list.length > 0))
+      this.look(soon_ms);
+  }
+
+  look(after_ms = 0): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      void this.#look();
+    }, after_ms);
+  }
+
+  /** Another person may see others. */
+  forget(): void {
+    this.#abort.abort();
+    this.list = [];
+    this.loaded = false;
+    this.look();
+  }
+
+  /** Follows the list until the returned function is called. */
+  follow(): () => void {
+    const { stop } = follow({
+      path: (cursor) =>
+        withQuery("/api/stream/runs", { tokens: "false", types, tail: cursor === null ? 0 : null }),
+      order: new FeedOrder(),
+      take: ({ event }) => {
+        if (isEvent(event) || event.type === "stream.caught_up" || event.type === "stream.gap")
+          this.look(soon_ms);
+      },
+      commit: () => undefined,
+      changed: (connection) => {
+        this.connection = connection;
+        if (connection.state === "failed") this.problem = connection.error.problem;
+      },
+    });
+    this.look();
+    return stop;
+  }
+
+  async #look(): Promise<void> {
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    try {
+      const { interrupts, isMore } = await openInterrupts(signal);
+      const known = new Set(this.list.map(keyOf));
+      const fresh = this.loaded ? interrupts.filter((each) => !known.has(keyOf(each))) : [];
+      this.list = interrupts;
+      this.isMore = isMore;
+      this.loaded = true;
+      this.problem = null;
+      for (const each of fresh) this.onnew?.(each);
+    } catch (error) {
+      if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
+    }
+  }
+}
+
+export const keyOf = ({ run_id, interrupt_id }: { run_id: string; interrupt_id: string }): string =>
+  `${run_id} ${interrupt_id}`;
+
+export const inbox = new Inbox();

@@ -1,0 +1,33 @@
+import { onHear } from "../feed/hear";
+import { inbox } from "../feed/inbox.svelte";
+import { router } from "./router.svelte";
+import { browserTab } from "./tab.svelte";
+
+/**
+ * Keeps every page told of how much is asked over all runs: looked at when a page is opened, when the tab is seen
+ * again, and when the page's own stream brings a question or an answer.
+ */
+export function start(): void {
+  onHear((type) => inbox.hear(type));
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") inbox.look();
+  });
+  inbox.onnew = ({ run, prompt, interrupt_id }) => {
+    if (document.visibilityState === "visible" || !("Notification" in globalThis)) return;
+    if (Notification.permission !== "granted") return;
+    const title = run.title || run.agent || "A run waits for you";
+    new Notification(title, { body: prompt ?? "", tag: interrupt_id });
+  };
+  $effect.root(() => {
+    $effect(() => {
+      browserTab.asking = inbox.list.length;
+    });
+    $effect(() => {
+      void router.path;
+      inbox.look();
+    });
+  });
+}
+
+/** Another token may see others. */
+export const forget = (): void => inbox.forget();

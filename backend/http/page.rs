@@ -126,9 +126,9 @@ impl PageKey for InterruptKey {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let (at, seq) = text.rsplit_once('.')?;
-        let (at, run) = <(DateTime<Utc>, RunId)>::read(at)?;
-        Some((at, run, Seq::new(seq.parse().ok()?)?))
+        let (at, place) = text.split_once('.')?;
+        let (run, seq) = <(RunId, Seq)>::read(place)?;
+        Some((time_of(at.parse().ok()?)?, run, seq))
     }
 }
 

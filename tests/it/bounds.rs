@@ -361,7 +361,6 @@ async fn large_replies_of_one_principal_keep_only_its_own_out() {
     b.get(&path(&theirs)).await.expect(200);
     drop(held);
     let reply = a.get(&path(&mine)).await;
-    assert_eq!(reply.headers["content-length"], reply.text.len().to_string());
     assert_eq!(reply.expect(200)["events"].as_array().unwrap().len(), 22);
     // Given back with the last of it.
     drop(server.inner.replies.try_take(&owner, 1_024).unwrap());

@@ -74,7 +74,7 @@ async fn row_level_security_is_on_and_forced() {
         'store.artifact'::regclass) and relrowsecurity and relforcerowsecurity";
     assert_eq!(server.db.number(forced).await, 5);
     let risky = "select count(*) from pg_roles where rolname like 'runreel\\_%'
-        and (rolsuper or rolbypassrls or (rolcanlogin and rolname not like 'runreel\\_reader%') or rolcreaterole or rolcreatedb)";
+        and (rolsuper or rolbypassrls or (rolcanlogin and rolname <> 'runreel_scoped' and rolname not like 'runreel\\_reader%') or rolcreaterole or rolcreatedb)";
     assert_eq!(server.db.number(risky).await, 0);
 }
 

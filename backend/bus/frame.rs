@@ -87,11 +87,6 @@ impl Frame {
         &self.block
     }
 
-    /// The frame without its `id:` line, for feeds, whose ids are cursors.
-    pub fn block_without_id(&self) -> Bytes {
-        self.block.slice(self.event_at..)
-    }
-
     /// The `id:` line of a run's own stream; empty for an ephemeral event.
     pub fn id_line(&self) -> &[u8] {
         &self.block[..self.event_at]

@@ -3,7 +3,7 @@
 //! The rules that all protocols share are below it. Where a stream begins and whether a cursor is valid is decided in
 //! [`timeline::resume`](crate::timeline::resume); what comes next, in which order, and when a stream is over, in
 //! [`timeline::follow`](crate::timeline::follow). Credentials, bounds and the response are above it, in
-//! `http/stream.rs`, whose loop takes any [`Encoder`].
+//! `http/stream_body.rs`, whose loop takes any [`Encoder`].
 //!
 //! [`sse`] passes every event on as it is. The protocols of chat clients share [`conversation`]: one translation of a
 //! run's events and tokens to the parts of a conversation, each character exactly once, and one [`position`] to resume
@@ -15,7 +15,7 @@
 //!    takes items and returns chunks of about [`STREAM_CHUNK_BYTES`](crate::domain::limits::STREAM_CHUNK_BYTES).
 //!    [`Frame`](crate::bus::Frame) has the event's type, span, history and payload as values, and its envelope as shared
 //!    bytes.
-//! 2. A route in `http/` that asks `timeline::resume` for the stream and hands it to `http/stream.rs`.
+//! 2. A route in `http/` that asks `timeline::resume` for the stream and hands it to `http/stream_body.rs`.
 //! 3. A page in `docs/protocols/`: what maps to what, and what is lost.
 //!
 //! [`StreamItem`]: crate::timeline::follow::StreamItem

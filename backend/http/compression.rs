@@ -45,6 +45,16 @@ pub(super) fn layer() -> CompressionLayer<Text> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(Text)
 }
 
+/// Whether a client accepts this content coding (RFC 9110, 12.5.3): it names it, and not with the weight 0.
+pub(super) fn accepts(headers: &HeaderMap, coding: &str) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| {
+        let (name, weight) = part.split_once(';').unwrap_or((part, ""));
+        let weight = weight.trim().trim_start_matches(['q', 'Q']).trim_start_matches('=');
+        name.trim().eq_ignore_ascii_case(coding) && weight.parse() != Ok(0.0_f32)
+    })
+}
+
 /// Makes a request that refuses the plain form one without preferences. If it refused gzip too, the layer would answer
 /// it with 406 after it has been carried out; RFC 9110, 12.5.3 allows the plain form instead.
 pub(super) async fn forgive(mut request: Request) -> Request {

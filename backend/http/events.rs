@@ -272,7 +272,7 @@ async fn page(
 ) -> Result<Response, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     if index::is_index(&query)? {
-        return index::page(&server, &owner, run, &query).await;
+        return index::page(&server, &owner, run, (&query, &headers)).await;
     }
     if query.text("seqs").is_some() {
         return index::picked(&server, &owner, run, &query).await;

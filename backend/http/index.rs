@@ -1,9 +1,10 @@
 //! What a page shows of a long run: its index, and the events somebody looks at.
 
-use std::sync::Arc;
+use std::{io::Write as _, sync::Arc};
 
 use axum::{
     Json as Reply,
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
@@ -12,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     Server,
+    compression::accepts,
     events::RunEvent,
     extract::Query,
     problem::{Code, Problem},
@@ -154,7 +156,12 @@ pub(super) fn is_index(query: &Query) -> Result<bool, Problem> {
 }
 
 /// The page of the index that ends before `before`, or with the newest event.
-pub(super) async fn page(server: &Server, owner: &OwnerId, run: RunId, query: &Query) -> Result<Response, Problem> {
+pub(super) async fn page(
+    server: &Server,
+    owner: &OwnerId,
+    run: RunId,
+    (query, headers): (&Query, &HeaderMap),
+) -> Result<Response, Problem> {
     refuse(query, &["after", "types", "seqs"], "view=index")?;
     let before = query.text("before").map(|_| query.number("before", 0, 1, i64::MAX)).transpose()?;
     let limit = query.number("limit", INDEX_ROWS_DEFAULT, 1, INDEX_ROWS_MAX)?;
@@ -163,10 +170,27 @@ pub(super) async fn page(server: &Server, owner: &OwnerId, run: RunId, query: &Q
     let page = events.page_before(owner, run, before.and_then(Seq::new), limit, INDEX_PAGE_BYTES_MAX).await?;
     let page = page.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
+    let is_compressed = accepts(headers, "gzip");
     // Reading megabytes of payloads would keep others waiting on the event loop.
-    let index = tokio::task::spawn_blocking(move || index_of(run, page, &histories)).await;
-    let index = index.map_err(|_| Problem::new(Code::Internal, "the index could not be created"))?;
-    Ok(Reply(index).into_response())
+    let encoded = tokio::task::spawn_blocking(move || {
+        let json = serde_json::to_vec(&index_of(run, page, &histories)).map_err(std::io::Error::other)?;
+        if is_compressed { smaller(&json) } else { Ok(json) }
+    });
+    let encoded = encoded.await.map_err(std::io::Error::other).and_then(|encoded| encoded);
+    let encoded = encoded.map_err(|_| Problem::new(Code::Internal, "the index could not be created"))?;
+    let head = [(header::CONTENT_TYPE, "application/json"), (header::VARY, "accept-encoding")];
+    let mut response = (head, encoded).into_response();
+    if is_compressed {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
+}
+
+/// Much smaller than what is compressed on the event loop: a reader of a long run wants all of its pages.
+fn smaller(json: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(json)?;
+    encoder.finish()
 }
 
 fn index_of(run: RunId, mut page: RunPage, histories: &Histories) -> EventIndex {

@@ -100,7 +100,7 @@ enum StreamKind {
 struct Wanted {
     name: String,
     /// `None` if the id has not the form of one: answered like an absent run.
-    followed: Option<Followed>,
+    target: Option<Followed>,
     asked: Asked,
 }
 
@@ -122,13 +122,13 @@ impl Subscription {
         if is_filtered && (self.types.is_some() || self.tokens.is_some()) {
             return Err(rule("the stream interrupts has no types and no tokens", "stream"));
         }
-        let followed = match self.stream {
+        let target = match self.stream {
             StreamKind::Run => self.run_id.as_deref().and_then(|id| id.parse().ok()).map(Followed::Run),
             StreamKind::Tree => self.run_id.as_deref().and_then(|id| id.parse().ok()).map(Followed::Tree),
             StreamKind::Thread => Some(Followed::thread(self.thread_id.as_deref().unwrap_or_default())?),
             StreamKind::Runs | StreamKind::Interrupts => Some(Followed::Runs),
         };
-        let tokens = self.tokens.filter(|_| !is_filtered).unwrap_or(!is_filtered);
+        let tokens = self.tokens.unwrap_or(!is_filtered);
         let texts = [
             ("after", self.after),
             ("tail", self.tail.map(|tail| tail.to_string())),
@@ -140,7 +140,7 @@ impl Subscription {
         let given = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
         // What the parameters of a stream of its own mean, they mean here.
         let asked = Asked::read(&Query::of(given), &HeaderMap::new())?;
-        Ok(Wanted { name: self.name, followed, asked })
+        Ok(Wanted { name: self.name, target, asked })
     }
 }
 
@@ -228,12 +228,12 @@ impl Source for Many {
 
 /// Writes one subscription until it is over.
 async fn follow(server: Server, caller: Arc<Caller>, wanted: Wanted, output: Output) {
-    let Wanted { name, followed, asked } = wanted;
+    let Wanted { name, target, asked } = wanted;
     let is_index = asked.is_index;
     let resumed = async {
-        let followed = followed.ok_or_else(Problem::not_found)?;
-        followed.permit(&server, &caller).await?;
-        Ok::<_, Problem>(followed.resume(&server, caller.owner(), asked).await?)
+        let target = target.ok_or_else(Problem::not_found)?;
+        target.permit(&server, &caller).await?;
+        Ok::<_, Problem>(target.resume(&server, caller.owner(), asked).await?)
     };
     let last = match Box::pin(resumed).await {
         Err(problem) => sse::control_of(&name, "stream.failed", &problem),

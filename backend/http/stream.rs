@@ -206,8 +206,8 @@ async fn run(
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
     let is_tree = matches!(query.text("tree"), Some("true" | "1"));
-    let followed = if is_tree { Followed::Tree(run) } else { Followed::Run(run) };
-    follow(&server, &caller, followed, (&query, &headers), outflow).await
+    let target = if is_tree { Followed::Tree(run) } else { Followed::Run(run) };
+    follow(&server, &caller, target, (&query, &headers), outflow).await
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
@@ -248,16 +248,16 @@ async fn everything(
 async fn follow(
     server: &Server,
     caller: &Caller,
-    followed: Followed,
+    target: Followed,
     (query, headers): (&Query, &HeaderMap),
     outflow: Outflow,
 ) -> Result<Response, Refused> {
-    followed.permit(server, caller).await?;
+    target.permit(server, caller).await?;
     let owner = caller.owner();
     let place = place(server, owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let is_index = asked.is_index;
-    match followed.resume(server, owner, asked).await? {
+    match target.resume(server, owner, asked).await? {
         Resumed::Stream(follower) => {
             let encoder = Sse::at(follower.position(), jitter(server, DRAINED_RETRY_MS)).index(is_index);
             Ok(stream(server, caller, (place, outflow), *follower, encoder))

@@ -13,6 +13,7 @@ use rust_embed::{EmbeddedFile, RustEmbed};
 
 use super::{
     Server,
+    compression::accepts,
     extract::CleanUrl,
     problem::{Code, Problem},
     suggestion::Routes,
@@ -184,16 +185,6 @@ impl File {
 fn etag(embedded: &EmbeddedFile, form: &str) -> String {
     let hash = embedded.metadata.sha256_hash();
     format!("\"{}{form}\"", &hash.map(|byte| format!("{byte:02x}")).concat()[..32])
-}
-
-/// Whether a client accepts this content coding (RFC 9110, 12.5.3): it names it, and not with the weight 0.
-fn accepts(headers: &HeaderMap, coding: &str) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|part| {
-        let (name, weight) = part.split_once(';').unwrap_or((part, ""));
-        let weight = weight.trim().trim_start_matches(['q', 'Q']).trim_start_matches('=');
-        name.trim().eq_ignore_ascii_case(coding) && weight.parse() != Ok(0.0_f32)
-    })
 }
 
 /// The kinds of files in a build of the UI.

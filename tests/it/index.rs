@@ -23,7 +23,7 @@ fn length(page: &Value) -> usize {
 fn rows(page: &Value) -> Vec<Value> {
     let began = page["began_at"].as_str().map(|at| chrono::DateTime::parse_from_rfc3339(at).unwrap());
     let row = |at: usize| {
-        let after_us = (page["at_ms"][at].as_f64().unwrap() * 1_000.0).round() as i64;
+        let after_us: i64 = format!("{:.0}", page["at_ms"][at].as_f64().unwrap() * 1_000.0).parse().unwrap();
         let at_time = began.unwrap() + chrono::TimeDelta::microseconds(after_us);
         let mut row = json!({
             "run_id": page["run_id"], "seq": page["first_seq"].as_i64().unwrap() + at as i64,

@@ -75,12 +75,10 @@ async fn each_subscription_gets_the_frames_of_its_own_stream() {
     .await;
     assert_eq!(stream.response.headers()["content-type"], "text/event-stream");
     let mut got = until_all(&mut stream, &["run", "index", "tree"], "stream.end").await;
-    got.extend(match sorted(got.clone()) {
-        got if ["thread", "all"].iter().all(|name| got[*name].iter().any(|f| f.event == "stream.caught_up")) => {
-            Vec::new()
-        }
-        _ => until_all(&mut stream, &["thread", "all"], "stream.caught_up").await,
-    });
+    let early = sorted(got.clone());
+    let is_there = |name: &str| early.get(name).is_some_and(|of| of.iter().any(|f| f.event == "stream.caught_up"));
+    let missing: Vec<&str> = ["thread", "all"].into_iter().filter(|name| !is_there(name)).collect();
+    got.extend(until_all(&mut stream, &missing, "stream.caught_up").await);
     let got = sorted(got);
     for (name, path, ends) in [
         ("run", format!("{}?after=5", stream_of(&top)), "stream.end"),

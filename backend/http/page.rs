@@ -37,6 +37,10 @@ trait NewestFirst: Display + FromStr {
     const LETTER: char;
 }
 
+impl NewestFirst for RunId {
+    const LETTER: char = 'r';
+}
+
 impl NewestFirst for ThreadId {
     const LETTER: char = 't';
 }

@@ -191,6 +191,15 @@ export interface components {
          * @enum {string}
          */
         Decision: "approve" | "reject" | "respond" | "expired" | "cancelled";
+        /** @description What is below a run. */
+        Descendants: {
+            /**
+             * Format: int64
+             * @description How many runs, routers not counted.
+             */
+            count: number;
+            worst_status?: components["schemas"]["Status"] | null;
+        };
         /** @description An event to emit. */
         EmitEvent: {
             /** @description If given, must be the run's own. */
@@ -327,6 +336,18 @@ export interface components {
             query: string;
             title: string;
         };
+        /** @description A line about how a run went. */
+        Excerpt: {
+            /** @description The error of a failed run, or the last message. */
+            kind: components["schemas"]["ExcerptKind"];
+            /** @description One line of at most 300 characters. */
+            text: string;
+        };
+        /**
+         * @description What an excerpt is of.
+         * @enum {string}
+         */
+        ExcerptKind: "error" | "message";
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */
@@ -351,6 +372,27 @@ export interface components {
             /** @description `ok`, `draining` or `unavailable`. */
             status: string;
             version: string;
+        };
+        Hit: {
+            at: string;
+            /** Format: int64 */
+            seq: number;
+            span_id?: string | null;
+            /** @description The text around the first of the words, at most 200 characters; empty if it is in the type or the span id. */
+            text: string;
+            type: string;
+        };
+        /** @description Events of a run with the words. */
+        Hits: {
+            /** @description Whether there are later events. */
+            has_more: boolean;
+            /** @description In the order of their seq. */
+            hits: components["schemas"]["Hit"][];
+            /**
+             * Format: int64
+             * @description The last seq that was looked at: send it back as `after`.
+             */
+            next_after: number;
         };
         /** @description The result of an import. */
         ImportReply: {
@@ -664,8 +706,10 @@ export interface components {
             agent?: string | null;
             /** @description RFC 3339, UTC, microseconds. */
             created_at: string;
+            descendants?: components["schemas"]["Descendants"] | null;
             ended_at?: string | null;
             error?: unknown;
+            excerpt?: components["schemas"]["Excerpt"] | null;
             /** @description Its id in its client's own system. */
             external_id?: string | null;
             input?: unknown;
@@ -733,6 +777,14 @@ export interface components {
              */
             seq: number;
         };
+        RunBucket: {
+            /** @description When it begins, a multiple of its width. */
+            at: string;
+            /** @description Runs that were created in it, by status; without zeros. */
+            counts: {
+                [key: string]: number;
+            };
+        };
         /** @description The envelope of an event: the same bytes in the table, on this page and in every stream. */
         RunEvent: {
             agent?: string | null;
@@ -753,11 +805,30 @@ export interface components {
             span_id?: string;
             type: string;
         };
-        /** @description A page of runs, newest first. */
+        /** @description Numbers of runs over time. */
+        RunHistogram: {
+            /**
+             * Format: int64
+             * @description The width of a bucket, milliseconds.
+             */
+            bucket_ms: number;
+            /** @description Those with runs, oldest first. */
+            buckets: components["schemas"]["RunBucket"][];
+            searched?: components["schemas"]["SearchState"] | null;
+            /** @description RFC 3339, UTC, microseconds. */
+            since: string;
+            /** @description Of all buckets together, by status. */
+            totals: {
+                [key: string]: number;
+            };
+            until: string;
+        };
+        /** @description A page of runs. */
         RunList: {
-            /** @description Send it back as `cursor` for the next page; absent on the last. */
+            /** @description Send it back as `cursor` for the next page; null on the last. */
             next_cursor?: string | null;
             runs: components["schemas"]["Run"][];
+            searched?: components["schemas"]["SearchState"] | null;
             /** @description Follow `/api/stream/runs?after=` from here to miss nothing that this page does not show. */
             stream_cursor: string;
         };
@@ -807,6 +878,16 @@ export interface components {
             saved_sessions: components["schemas"]["Saved"][];
             /** @description Files that cannot be read; on the first page. */
             unreadable: components["schemas"]["UnreadableFile"][];
+        };
+        /** @description How far the search index was. */
+        SearchState: {
+            /**
+             * Format: int64
+             * @description Milliseconds from then to now; 0 when nothing was left to index.
+             */
+            lag_ms?: number | null;
+            /** @description Whatever was committed before was searched; null while the index of an older log is filled. */
+            up_to?: string | null;
         };
         /** @description A conversation in a chat, between two resets. */
         Session: {

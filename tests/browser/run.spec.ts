@@ -1,3 +1,4 @@
+import { violations } from "./axe.ts";
 import { expect, test } from "./fixtures.ts";
 import { cardText, expectEvents, expectState, seqsInList, upTo } from "./page.ts";
 import { tripRun } from "./trip.ts";
@@ -42,6 +43,28 @@ test("a reader that joins in the middle of a message sees the text so far, then 
   await producer.emit(run_id, producer.token("m1", "there was"));
   await expect(cardText(page, "m1")).toHaveText("Once upon 😀 a time there was");
   await expect(page.getByText("Some characters are missing")).toHaveCount(0);
+});
+
+test("the conversation has what was asked, the calls of tools in a line, and the answer as it is meant", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const input = { messages: [{ role: "user", content: "Weather in Lisbon?" }] };
+  const run_id = await producer.createRun({ title: "Ask", input });
+  await producer.emit(
+    run_id,
+    { type: "tool.started", span_id: "t1", payload: { name: "weather", args: { city: "Lisbon" } } },
+    { type: "tool.failed", span_id: "t1", payload: { name: "weather", error: { message: "503" } } },
+    { type: "message.completed", span_id: "m1", payload: { role: "assistant", content: "**Clear**, 24 °C" } },
+  );
+  await page.goto(`${server.url}/runs/${run_id}?tab=output`);
+  const pane = page.getByRole("region", { name: "Texts of the run" });
+  await expect(pane).toContainText("Weather in Lisbon?");
+  await expect(pane.locator("strong", { hasText: "Clear" })).toBeVisible();
+  expect(await violations(page)).toEqual([]);
+  await pane.getByRole("button", { name: "weather" }).click();
+  await expect(page.getByRole("complementary").getByRole("region", { name: "Error" })).toContainText("503");
 });
 
 test("the waterfall nests spans, shows failures, and grows with the run", async ({

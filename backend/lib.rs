@@ -49,6 +49,7 @@ pub mod http;
 pub mod indexer;
 pub mod paced;
 pub mod postgres;
+pub mod pricing;
 pub mod quota;
 pub mod rate;
 pub mod retention;

@@ -20,11 +20,13 @@ use crate::{
     domain::{
         id::Name,
         limits::{DATABASE_LOOK_MS, OWN_CONNECTIONS_MIN, OWN_CONNECTIONS_PART, RUNTIME_OWN_PLACES, RUNTIME_PLACES},
+        price::Prices,
         principal::OwnerId,
         session::inbound::ChannelName,
     },
     http::{self, Server},
     indexer::Indexer,
+    pricing::Pricing,
     retention::Retention,
     runners::Runners,
     saved::{SavedSessions, Talk},
@@ -69,7 +71,8 @@ pub(super) async fn build(
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
     let supervisor = Supervisor::new(tasks.clone(), stop.clone());
     let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
-    let store = &plan.store;
+    let (store, prices) = (&plan.store, Arc::new(Prices::with(plan.file.sections.prices.clone())));
+    let appenders = appenders.pricing(Arc::clone(&prices));
     let artifacts = plan.artifacts().await?;
     let timeline = plan.timeline(appenders, &artifacts, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
@@ -98,6 +101,7 @@ pub(super) async fn build(
     let policy = config::retention::policy(args.retention.run_ttl, &plan.file)?;
     let retention = Retention::new(timeline.clone(), threads.clone(), policy);
     keep(&supervisor, "retention", retention.clone(), Retention::run);
+    keep(&supervisor, "pricing", Pricing::new(store.clone(), prices), Pricing::run);
     keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
     let indexer = Indexer { store: store.clone(), clock: plan.clock.clone(), poll };
     keep(&supervisor, "indexer", indexer, Indexer::run);

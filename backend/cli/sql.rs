@@ -35,9 +35,9 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The views runs, run_events, spans, tool_calls, node_durations, messages,
-token_usage, interrupts, sessions, threads, checkpoints and artifacts are
-described in docs/sql.md, with twenty example queries. Without a query, one is
-read from stdin; on a terminal, psql opens.
+model_calls, token_usage, interrupts, sessions, threads, checkpoints and
+artifacts are described in docs/sql.md, with twenty example queries. Without a
+query, one is read from stdin; on a terminal, psql opens.
 
 Examples:
   runreel sql \"select type, count(*) from run_events

@@ -7,7 +7,12 @@ use super::{
     models::check_base_url,
     sections::{Agent, AgentKind, Exclusive, Mcp, Model, Tool, ToolKind},
 };
-use crate::domain::{id::Name, misread::did_you_mean};
+use crate::domain::{
+    id::Name,
+    limits::{PRICE_USD_MAX, PRICES_MAX},
+    misread::did_you_mean,
+    price::Price,
+};
 
 /// Longest time that can be configured, seconds.
 const TIME_S_MAX: u64 = 24 * 60 * 60;
@@ -42,6 +47,11 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
         key,
         what,
     })?;
+    if sections.prices.len() > PRICES_MAX {
+        let what = format!("there can be at most {PRICES_MAX} of these sections");
+        return Err(Wrong { section: "prices".to_owned(), key: "", what });
+    }
+    each("prices", &sections.prices, |_, price| check_price(price))?;
     each("channels", &sections.channels, |name, _| {
         name.parse::<Name>().map(drop).map_err(|rule| ("", rule.to_string()))
     })
@@ -60,6 +70,15 @@ fn short(name: &str) -> Checked {
         return Ok(());
     }
     Err(("", format!("the name must be 1 to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -")))
+}
+
+fn check_price(price: &Price) -> Checked {
+    let Price { input, output, cached, cache_write } = *price;
+    let all = [("input", Some(input)), ("output", Some(output)), ("cached", cached), ("cache_write", cache_write)];
+    match all.into_iter().find(|(_, price)| price.is_some_and(|price| !(0.0..=PRICE_USD_MAX).contains(&price))) {
+        Some((key, _)) => Err((key, format!("must be 0 to {PRICE_USD_MAX} US dollars for a million tokens"))),
+        None => Ok(()),
+    }
 }
 
 fn exclusive(exclusive: &Exclusive) -> Checked {

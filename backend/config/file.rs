@@ -18,7 +18,7 @@ use super::{
     retention::Retention,
     sections::{Agent, Mcp, Model, Named, Tool, ToolKind},
 };
-use crate::domain::{limits::CONFIG_BYTES_MAX, misread::in_words};
+use crate::domain::{limits::CONFIG_BYTES_MAX, misread::in_words, price::Price};
 
 /// The sections as they are written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -32,6 +32,8 @@ pub struct Sections {
     pub channels: Named<toml::Table>,
     /// In their order; the first that matches a run counts.
     pub retention: Vec<Retention>,
+    /// By the model's name in a `usage`.
+    pub prices: Named<Price>,
 }
 
 /// The configuration file. Without one there are no agents.

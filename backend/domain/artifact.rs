@@ -195,7 +195,7 @@ fn members_read(event_type: &EventType) -> &'static [&'static str] {
         ("message", "completed") => &["role", "usage", "model"],
         (_, "started") => &["name"],
         ("worker", _) => &["run_id"],
-        (_, "completed" | "failed") => &["usage"],
+        (_, "completed" | "failed") => &["usage", "model"],
         _ => &[],
     }
 }

@@ -5,6 +5,7 @@ mod artifacts;
 mod chats;
 mod conversations;
 mod pages;
+mod prices;
 mod queries;
 mod retention;
 mod saved;
@@ -12,8 +13,8 @@ mod search;
 mod shares;
 
 pub use self::{
-    agui::*, artifacts::*, chats::*, conversations::*, pages::*, queries::*, retention::*, saved::*, search::*,
-    shares::*,
+    agui::*, artifacts::*, chats::*, conversations::*, pages::*, prices::*, queries::*, retention::*, saved::*,
+    search::*, shares::*,
 };
 
 /// Largest request body, bytes.

@@ -14,6 +14,7 @@ use super::{
     json::{Json, JsonSlice, Members},
     limits::CHAT_RECENT_MAX,
     run::Status,
+    usage::Usage,
 };
 
 /// Two kinds of text: what an agent says, and what it thinks.
@@ -123,27 +124,6 @@ pub enum What {
     Other,
 }
 
-/// How many tokens a call of a model took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub input: u64,
-    /// Of the input, those that the provider had in its cache.
-    pub cached: u64,
-    pub output: u64,
-}
-
-impl Usage {
-    fn of(usage: JsonSlice<'_>) -> Self {
-        let members = usage.members();
-        let number = |names: [&str; 2]| names.iter().find_map(|name| members.read(name)).unwrap_or(0);
-        Self {
-            input: number(["input_tokens", "prompt_tokens"]),
-            cached: number(["cached_tokens", "cache_read_tokens"]),
-            output: number(["output_tokens", "completion_tokens"]),
-        }
-    }
-}
-
 impl What {
     /// Reads an event; one without a seq is ephemeral.
     pub fn of(
@@ -162,7 +142,7 @@ impl What {
                     text: Text { span, parent: parent.cloned(), kind, role },
                     content: content(&members),
                     tool_call_ids: call_ids(&members),
-                    usage: members.slice("usage").map(Usage::of),
+                    usage: members.slice("usage").and_then(Usage::of),
                 }
             }
             None => what(event_type, span, payload, &members),
@@ -287,18 +267,6 @@ mod tests {
         let parts = r#"{"content":[{"type":"text","text":"c"},{"type":"image"},{"type":"text","text":"d"}]}"#;
         assert_eq!(content(parts).as_deref(), Some("cd"));
         assert_eq!(content("[]"), None);
-    }
-
-    #[test]
-    fn tokens_of_a_call_are_read_in_each_providers_words() {
-        let usage = |payload: &str| match meaning("message.completed", Some(1), payload) {
-            What::Text { usage, .. } => usage,
-            other => panic!("{other:?}"),
-        };
-        let expected = Some(Usage { input: 3, cached: 2, output: 1 });
-        assert_eq!(usage(r#"{"usage":{"input_tokens":3,"cached_tokens":2,"output_tokens":1}}"#), expected);
-        assert_eq!(usage(r#"{"usage":{"prompt_tokens":3,"cache_read_tokens":2,"completion_tokens":1}}"#), expected);
-        assert_eq!(usage("{}"), None);
     }
 
     #[test]

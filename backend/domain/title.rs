@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     limits::TITLE_PART_CHARS_MAX,
     readable::{clean, clip},
+    usage::Usage,
 };
 
 /// Longest arguments of a tool call inside a title, characters.
@@ -132,7 +133,5 @@ fn short(value: &Value) -> String {
 }
 
 fn tokens(payload: &Value) -> Option<Part> {
-    let counted = |names: [&str; 2]| names.iter().find_map(|name| payload["usage"][*name].as_u64());
-    let (sent, made) = (counted(["input_tokens", "prompt_tokens"]), counted(["output_tokens", "completion_tokens"]));
-    (sent.is_some() || made.is_some()).then(|| Part::Tokens(sent.unwrap_or_default(), made.unwrap_or_default()))
+    Usage::read(&payload["usage"]).map(|usage| Part::Tokens(usage.input, usage.output))
 }

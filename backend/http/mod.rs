@@ -48,6 +48,7 @@ mod timeline;
 pub mod tls;
 mod tokens;
 mod ui;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
@@ -196,6 +197,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(events::routes()) //      /api/runs/{run_id}/events
         .merge(export::routes()) //      /api/runs/{run_id}/export, …/import
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
+        .merge(usage::routes()) //       /api/runs/{run_id}/usage
         .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts/{artifact_id}
         .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune
         .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints

@@ -6,7 +6,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::problem::{Code, Problem};
+use super::{
+    problem::{Code, Problem},
+    usage::Spending,
+};
 use crate::{
     domain::{
         context::{Origin, Role, RunContext},
@@ -182,6 +185,8 @@ pub(super) struct Run {
     pub origin: Option<Origin>,
     /// The W3C trace that it is part of, 32 hexadecimal digits.
     pub trace_id: Option<String>,
+    /// What its calls of models took; null while none has told its tokens.
+    pub usage: Option<Spending>,
     /// Where to follow it.
     pub stream_url: String,
     /// Durations of its steps so far as they report them, by name, if it has any; only when a single run is requested,
@@ -229,6 +234,7 @@ impl Run {
             ttl_s: record.ttl_s,
             origin: context.origin,
             trace_id: context.trace_id,
+            usage: record.spent.map(Spending::from),
             stream_url: format!("/api/stream/runs/{}", context.run_id),
             node_durations_ms: None,
             node_waiting_ms: None,

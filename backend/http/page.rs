@@ -136,6 +136,18 @@ impl PageKey for InterruptKey {
     }
 }
 
+impl PageKey for Seq {
+    const LETTER: char = 'q';
+
+    fn spell(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Self::new(text.parse().ok()?)
+    }
+}
+
 impl PageKey for CheckpointsAfter {
     const LETTER: char = 'c';
 

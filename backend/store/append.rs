@@ -9,14 +9,14 @@
 mod columns;
 mod resolve;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::columns::{Aliases, Events, Heads, NewRunRows};
+use self::columns::{Aliases, CallRow, Events, Heads, NewRunRows};
 use super::{
     Error, Store,
     pieces::{Owners, Pieces},
@@ -26,6 +26,7 @@ use crate::domain::{
     history::Tag,
     id::{ExternalId, RunId, Seq},
     limits::PLANS_MS_MAX,
+    price::Prices,
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -133,6 +134,7 @@ pub struct Appender {
     lane: i16,
     mark: LaneState,
     pieces: Pieces,
+    prices: Arc<Prices>,
     /// Since when the connection has kept its plans.
     planned_at: Instant,
 }
@@ -140,15 +142,22 @@ pub struct Appender {
 /// The right to append to the log of a database. [`Store::connect_to_append`] makes the only one in a process; it
 /// cannot be cloned.
 #[derive(Debug)]
-pub struct Appenders(pub(super) Store);
+pub struct Appenders(pub(super) Store, pub(super) Arc<Prices>);
 
 impl Appenders {
+    /// With these prices, by which calls of models are stored.
+    #[must_use]
+    pub fn pricing(self, prices: Arc<Prices>) -> Self {
+        Self(self.0, prices)
+    }
+
     /// Opens the writing connection of a lane.
     pub async fn open(&self, lane: u8) -> Result<Appender, Error> {
         let mut connection = self.0.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
-        Ok(Appender { connection, lane, mark, pieces: Pieces::new(), planned_at: Instant::now() })
+        let prices = Arc::clone(&self.1);
+        Ok(Appender { connection, lane, mark, pieces: Pieces::new(), prices, planned_at: Instant::now() })
     }
 }
 
@@ -176,14 +185,16 @@ impl Appender {
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
         let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
+        let calls = CallRow::all(batch, &self.prices);
         let owners = self.pieces.of(&batch.events);
         let mut written = None;
-        if batch.aliases.is_empty() && batch.heads.iter().all(|head| head.birth.is_none()) {
+        if calls.is_none() && batch.aliases.is_empty() && batch.heads.iter().all(|head| head.birth.is_none()) {
             written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
         }
         if written.is_none() {
             let (births, aliases) = (NewRunRows::of(batch), Aliases::of(batch));
-            written = self.append_all((&events, &heads), (&births, &aliases), &owners, least).await?;
+            let parts = (&events, &heads, calls.as_deref());
+            written = self.append_all(parts, (&births, &aliases), &owners, least).await?;
         }
         let Some(Written { before, seqs }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
@@ -253,7 +264,7 @@ impl Appender {
     /// The statement for everything; `None` if the lane's epoch or position does not match.
     async fn append_all(
         &mut self,
-        (events, heads): (&Events<'_>, &Heads<'_>),
+        (events, heads, calls): (&Events<'_>, &Heads<'_>, Option<&str>),
         (births, aliases): (&NewRunRows<'_>, &Aliases<'_>),
         owners: &Owners,
         least: i64,
@@ -319,6 +330,7 @@ impl Appender {
             &aliases.run_id,
             &aliases.nth as &[Option<i64>],
             &aliases.after,
+            calls,
         )
         .fetch_all(&mut self.connection)
         .await?;

@@ -34,6 +34,7 @@ pub mod interrupts;
 pub mod jobs;
 pub mod listen;
 pub mod messages;
+pub mod model_calls;
 pub mod months;
 pub mod outbox;
 pub mod page;
@@ -148,7 +149,7 @@ impl Store {
     /// [`Store::connect`] for the server, which also appends to the log.
     pub async fn connect_to_append(settings: Settings) -> Result<(Self, Appenders), Error> {
         let store = Self::connect(settings).await?;
-        Ok((store.clone(), Appenders(store)))
+        Ok((store.clone(), Appenders(store, Arc::default())))
     }
 
     /// Connects, migrates the schema and opens the pool of readers.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, error::known, wait_for_share};
+use super::{Error, error::known, model_calls::spent, wait_for_share};
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
     json::Json,
     principal::OwnerId,
     run::{Head, Status},
+    usage::Spent,
 };
 
 /// A run with everything the API returns about it.
@@ -27,6 +28,8 @@ pub struct RunRecord {
     pub lease_ms: Option<i64>,
     pub ttl_s: Option<i64>,
     pub heartbeat_at: Option<DateTime<Utc>>,
+    /// What its calls of models took; `None` if it has told of none.
+    pub spent: Option<Spent>,
     pub head: Head,
 }
 
@@ -37,7 +40,7 @@ impl RunRecord {
         (*thread_id, *session_id, *origin, *trace_id) = (None, None, None, None);
         (self.external_id, self.title, self.input) = (None, None, None);
         (self.metadata, self.tags) = (Json::empty(), Vec::new());
-        (self.head.output, self.head.error) = (None, None);
+        (self.head.output, self.head.error, self.spent) = (None, None, None);
     }
 
     /// Whether a running run's producer has been silent for longer than its lease.
@@ -90,6 +93,8 @@ struct Row {
     last_event_at: DateTime<Utc>,
     /// By step, its duration and waiting time: an object of pairs of numbers as texts, which lose no precision.
     node_times: Option<String>,
+    /// The numbers of [`Spent`], as a JSON array.
+    spent: Option<String>,
 }
 
 /// A query of runs. What follows the columns supplies those of `store.run`, and the job's that identify the lease.
@@ -102,7 +107,8 @@ macro_rules! runs {
                       metadata::text as "metadata!", tags, ttl_s, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                       greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                       output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at,
-                      node_times as "node_times?"
+                      node_times as "node_times?", store.spent(calls, input_tokens, cached_tokens, cache_write_tokens,
+                          output_tokens, reasoning_tokens, cost_usd, unpriced_calls) as "spent?"
                "# + $from,
             $($argument),+
         )
@@ -146,6 +152,7 @@ impl TryFrom<Row> for RunRecord {
             lease_ms: row.lease_ms,
             ttl_s: row.ttl_s,
             heartbeat_at: row.heartbeat_at,
+            spent: row.spent.as_deref().and_then(spent),
             head: Head {
                 status: known(Status::parse(&row.status), &row.status)?,
                 last_seq: Seq::new(row.last_seq).unwrap_or_default(),
@@ -265,7 +272,7 @@ impl Runs<'_> {
                           origin_channel, origin_chat, origin_user, trace_id, external_id, title, null::text as input,
                           '{}' as "metadata!", tags, lease_ms, ttl_s, heartbeat_at, status, last_seq,
                           null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at,
-                          null::text as node_times
+                          null::text as node_times, null::text as spent
                    from store.run where run_id = any ($1)"#,
                 &ids
             )

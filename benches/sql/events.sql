@@ -168,3 +168,20 @@ from bench_log where type = 'artifact.created';
 
 drop table bench_run, bench_event, bench_log;
 analyze store.run, store.run_event, store.thread, store.session, store.artifact;
+
+-- Calls of models as the writer stores them: one of the two models has a price.
+insert into store.model_call (run_id, seq, owner_id, model, at, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+                              reasoning_tokens, cost_usd)
+select run_id, seq, owner_id, payload ->> 'model', at, (payload -> 'usage' ->> 'input_tokens')::bigint, 0, 0,
+       (payload -> 'usage' ->> 'output_tokens')::bigint, 0,
+       case payload ->> 'model' when 'small' then ((payload -> 'usage' ->> 'input_tokens')::numeric * 0.15
+                                                   + (payload -> 'usage' ->> 'output_tokens')::numeric * 0.6) / 1000000 end
+from store.run_event where type = 'message.completed';
+
+update store.run r
+set calls = s.calls, input_tokens = s.input_tokens, output_tokens = s.output_tokens, cost_usd = coalesce(s.cost_usd, 0),
+    unpriced_calls = s.calls - s.priced
+from (select run_id, count(*) as calls, sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens,
+             sum(cost_usd) as cost_usd, count(cost_usd) as priced
+      from store.model_call group by run_id) s
+where s.run_id = r.run_id;

@@ -104,7 +104,8 @@ async fn measure(args: &Args, data_dir: &std::path::Path) -> anyhow::Result<()> 
     let named =
         questions().into_iter().map(|Question { number, title, sql }| (number, format!("{number}. {title}"), sql));
     let whole = || WHOLE.map(|(name, sql)| (0, name.to_owned(), sql));
-    let ordinary: Vec<_> = named.chain(whole()).collect();
+    let insights = insights().into_iter().map(|(name, sql)| (0, name.to_owned(), sql));
+    let ordinary: Vec<_> = named.chain(insights).chain(whole()).collect();
     tell(&told, &ordinary, &all, &one).await?;
     burden(&mut owner).await?;
     let told = format!(
@@ -129,6 +130,18 @@ async fn tell(told: &str, asks: &[(usize, String, &str)], all: &Reader, one: &Re
         writeln!(out, "| {name} | {} ms | {} ms | {} ms |", first.as_millis(), all.as_millis(), one.as_millis())?;
     }
     Ok(())
+}
+
+/// The queries of the guide's section on insights: name and SQL.
+fn insights() -> Vec<(&'static str, &'static str)> {
+    let guide = include_str!("../../docs/sql.md");
+    let (_, guide) = guide.split_once("\n## Insights\n").expect("the guide has insights");
+    let insight = |block: &'static str| {
+        let (name, rest) = block.split_once('`')?;
+        let (_, rest) = rest.split_once("```sql\n")?;
+        Some((name, rest.split_once("\n```")?.0))
+    };
+    guide.split("\n**`").skip(1).filter_map(insight).collect()
 }
 
 /// One of the four owners of the log.

@@ -112,6 +112,7 @@ fn rows() -> Vec<Row> {
         // What comes after the end of a run that is not there comes after nothing.
         body(row("post", "/api/runs/{run_id}/import", [404, 404, 403, 403, 401]), json!({})),
         row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
+        row("get", "/api/runs/{run_id}/usage", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/{run_id}/artifacts", [200, 404, 200, 200, 401]),
         row("post", "/api/runs/{run_id}/artifacts", [201, 404, 201, 403, 401]),
         row("put", "/api/runs/{run_id}/artifacts/{artifact_id}", [409, 404, 403, 403, 401]),

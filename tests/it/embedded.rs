@@ -324,3 +324,15 @@ async fn a_question_that_is_interrupted_takes_the_postgres_it_started_along() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "count\r\n0\r\n"), "{}", said.stderr);
     assert!(!data_dir.path().join("postgres/postmaster.pid").exists());
 }
+
+#[tokio::test]
+async fn a_query_over_http_reads_the_database_as_a_login_that_can_do_nothing_else() {
+    let data_dir = DataDir::new().await;
+    let (served, api, _) = start(data_dir.path()).await;
+    api.create(json!({ "title": "of local" })).await;
+    for query in ["select title from runs", "select title from runs -- again"] {
+        let answer = api.post("/api/sql", json!({ "query": query })).await.expect(200);
+        assert_eq!(answer["rows"], json!([["of local"]]));
+    }
+    stop(served).await;
+}

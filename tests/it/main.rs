@@ -87,4 +87,5 @@ mod tokens;
 mod tools;
 mod unhealthy;
 mod upgrade;
+mod usage;
 mod views;

@@ -128,7 +128,23 @@ async fn the_schema_has_every_view_and_its_examples_can_be_asked() {
     let functions = schema["functions"].as_array().unwrap();
     assert_eq!(functions.iter().map(|it| &it["name"]).collect::<Vec<_>>(), ["first_run_id", "text_of", "seen_owner"]);
     let examples = schema["examples"].as_array().unwrap();
-    assert!(examples.len() >= 20 && examples.iter().all(|it| it["title"].as_str().is_some_and(|t| !t.is_empty())));
+    let insights = examples.iter().filter(|it| it["group"] == "insights");
+    let insights: Vec<(&str, &str)> =
+        insights.map(|it| (it["id"].as_str().unwrap(), it["query"].as_str().unwrap())).collect();
+    let protocol = include_str!("../../docs/protocol.md");
+    for (id, query) in &insights {
+        let columns = ask(&server.api, query).await.expect(200)["columns"].clone();
+        let names: Vec<String> = columns
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|column| format!("`{}`", column["name"].as_str().unwrap()))
+            .collect();
+        assert!(protocol.contains(&format!("| `{id}` | {} |", names.join(", "))), "{id}: {names:?}");
+        assert!(query.matches("interval '7 days'").count() <= 1, "{id}");
+    }
+    assert_eq!(insights.len(), 9);
+    assert!(examples.len() >= 29 && examples.iter().all(|it| it["title"].as_str().is_some_and(|t| !t.is_empty())));
     for example in examples {
         let reply = ask(&server.api, example["query"].as_str().unwrap()).await;
         assert_eq!(reply.status, 200, "{example}: {}", reply.text);

@@ -17,7 +17,7 @@ use crate::support::{cluster::Db, server::Server};
 pub const VIEWS: &[(&str, &str)] = &[
     (
         "runs",
-        "run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, agent, role, title, status, input, output, error, metadata, tags, last_seq, created_at, started_at, ended_at, last_event_at, duration_ms, external_id, ttl_s",
+        "run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, agent, role, title, status, input, output, error, metadata, tags, last_seq, created_at, started_at, ended_at, last_event_at, duration_ms, external_id, ttl_s, calls, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd, cost_is_partial",
     ),
     (
         "run_events",
@@ -33,6 +33,10 @@ pub const VIEWS: &[(&str, &str)] = &[
     ),
     ("node_durations", "run_id, node, owner_id, steps, duration_ms, longest_ms, waiting_ms"),
     ("messages", "run_id, seq, owner_id, thread_id, role, agent, message_id, message_role, text, content, at"),
+    (
+        "model_calls",
+        "run_id, seq, owner_id, root_run_id, thread_id, role, agent, model, at, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd",
+    ),
     ("token_usage", "run_id, seq, owner_id, agent, model, kind, tokens, at"),
     (
         "interrupts",

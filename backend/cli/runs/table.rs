@@ -30,8 +30,8 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
     if let Some(width) = width {
         table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
     }
-    let columns = if is_narrow { 5 } else { 7 };
-    let head = ["RUN", "STATUS", "AGENT", "TITLE", "CREATED", "TOOK", "EVENTS"];
+    let columns = if is_narrow { 5 } else { 8 };
+    let head = ["RUN", "STATUS", "AGENT", "TITLE", "CREATED", "TOOK", "EVENTS", "COST"];
     let mut header = Row::from(head[..columns].iter().map(|name| Cell::new(name).add_attribute(Attribute::Dim)));
     header.max_height(1);
     table.set_header(header);
@@ -44,6 +44,7 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
             Cell::new(if is_narrow { short_age(run, now) } else { age(run, now) }),
             Cell::new(took(run, now)),
             Cell::new(text(run, "last_seq")),
+            Cell::new(cost(&run["usage"])),
         ];
         cells.truncate(columns);
         let mut row = Row::from(cells);
@@ -106,6 +107,8 @@ pub(super) fn details(run: &Value, now: DateTime<Utc>) -> String {
     tell("created", &[text(run, "created_at"), age(run, now)].join("  "));
     tell("took", &took(run, now));
     tell("events", &text(run, "last_seq"));
+    tell("tokens", &tokens(&run["usage"]));
+    tell("cost", &cost(&run["usage"]));
     for name in ["input", "output", "error", "metadata"] {
         tell(name, &block(&run[name]));
     }
@@ -153,6 +156,43 @@ fn took(run: &Value, now: DateTime<Utc>) -> String {
     run["started_at"].as_str().and_then(|started| between(started, ended)).map(duration).unwrap_or_default()
 }
 
+/// What is known of a cost; a sum of which parts are not known is at least that much.
+fn cost(usage: &Value) -> String {
+    let is_partial = usage["is_partial"] == true;
+    match usage["cost_usd"].as_f64() {
+        Some(usd) => {
+            let decimals = decimals(usd);
+            format!("{}${usd:.decimals$}", if is_partial { "≥ " } else { "" })
+        }
+        None if is_partial => "unknown".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Enough for two digits of a small amount.
+fn decimals(usd: f64) -> usize {
+    match usd {
+        usd if usd == 0.0 || usd >= 1.0 => 2,
+        usd if usd >= 0.01 => 4,
+        _ => 6,
+    }
+}
+
+fn tokens(usage: &Value) -> String {
+    let count = |name: &str| usage[name].as_u64().unwrap_or_default();
+    let part = |name: &str, what: &str| match count(name) {
+        0 => String::new(),
+        count => format!(", {count} {what}"),
+    };
+    if !usage.is_object() {
+        return String::new();
+    }
+    let (read, written) = (part("cached_tokens", "cached"), part("cache_write_tokens", "written to the cache"));
+    let (input, output, calls) = (count("input_tokens"), count("output_tokens"), count("calls"));
+    let reasoning = part("reasoning_tokens", "reasoning");
+    format!("{input} in{read}{written}; {output} out{reasoning}; {calls} call{}", if calls == 1 { "" } else { "s" })
+}
+
 fn text(run: &Value, name: &str) -> String {
     plain(&run[name])
 }
@@ -189,7 +229,8 @@ mod tests {
         json!({"run_id": "0198c0de-0000-7000-8000-000000000001", "status": "running", "stalled": true, "role": "agent",
             "agent": "coder", "title": "Fix the\nbuild", "created_at": "2025-11-13T01:55:00Z", "last_seq": 12,
             "started_at": "2025-11-13T01:55:10Z", "ended_at": null, "input": {"n": 1}, "output": null, "tags": ["a", "b"],
-            "metadata": {}})
+            "metadata": {}, "usage": {"calls": 2, "input_tokens": 1200, "cached_tokens": 200, "cache_write_tokens": 0,
+            "output_tokens": 300, "reasoning_tokens": 0, "cost_usd": 0.0055, "is_partial": true}})
     }
 
     fn plain_list(runs: &[Value]) -> String {
@@ -201,10 +242,10 @@ mod tests {
         let table = plain_list(&[run(), run()]);
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines.len(), 3);
-        assert_eq!(lines[0], ["RUN", "STATUS", "AGENT", "TITLE", "CREATED", "TOOK", "EVENTS"]);
+        assert_eq!(lines[0], ["RUN", "STATUS", "AGENT", "TITLE", "CREATED", "TOOK", "EVENTS", "COST"]);
         assert_eq!(
             lines[1].join(" "),
-            "0198c0de-0000-7000-8000-000000000001 running, stalled coder Fix the build 5 m 00 s ago 4 m 50 s 12"
+            "0198c0de-0000-7000-8000-000000000001 running, stalled coder Fix the build 5 m 00 s ago 4 m 50 s 12 ≥ $0.005500"
         );
     }
 
@@ -241,7 +282,7 @@ mod tests {
         let details = details(&run(), now());
         let expected = "run       0198c0de-0000-7000-8000-000000000001\ntitle     Fix the build\nstatus    running, stalled\n\
             agent     coder (agent)\ntags      a b\ncreated   2025-11-13T01:55:00Z  5 m 00 s ago\ntook      4 m 50 s\n\
-            events    12\ninput     {\n            \"n\": 1\n          }\n";
+            events    12\ntokens    1200 in, 200 cached; 300 out; 2 calls\ncost      ≥ $0.005500\ninput     {\n            \"n\": 1\n          }\n";
         assert_eq!(details, expected);
     }
 

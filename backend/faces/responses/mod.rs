@@ -24,7 +24,8 @@ use super::{
 use crate::domain::{
     id::SpanId,
     json::{Json, JsonSlice},
-    meaning::{Kind, Text, Usage, What},
+    meaning::{Kind, Text, What},
+    usage::Usage,
 };
 
 /// What most events fit into.
@@ -185,9 +186,7 @@ impl Responses {
 
     fn add(&mut self, usage: Option<Usage>) {
         let Some(more) = usage else { return };
-        let sum = self.usage.get_or_insert_default();
-        (sum.input, sum.cached, sum.output) =
-            (sum.input + more.input, sum.cached + more.cached, sum.output + more.output);
+        *self.usage.get_or_insert_default() += more;
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
@@ -306,10 +305,10 @@ impl Responses {
 }
 
 /// In the words of the protocol.
-fn usage_of(Usage { input, cached, output }: Usage) -> Value {
+fn usage_of(Usage { input, cached, cache_write, output, reasoning }: Usage) -> Value {
     json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output,
-        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-        "output_tokens_details": {"reasoning_tokens": 0}})
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": cache_write},
+        "output_tokens_details": {"reasoning_tokens": reasoning}})
 }
 
 impl Dialect for Responses {

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::{Batch, HeadWrite};
 use crate::domain::{
+    event::Recorded,
     id::{EventId, ExternalId, Name, RunId, SpanId, ThreadId, Title},
     json::Json,
+    price::Prices,
+    usage::{Call, Usage},
 };
 
 /// The events of a batch.
@@ -91,6 +95,45 @@ impl<'a> Heads<'a> {
             heads.last_event_at.push(write.head.last_event_at);
         }
         heads
+    }
+}
+
+/// A call of a model that a batch tells of.
+#[derive(Serialize)]
+pub(super) struct CallRow {
+    /// Which event of the batch tells it, from 1.
+    n: i64,
+    run_id: Uuid,
+    model: Option<String>,
+    input_tokens: u64,
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+    output_tokens: u64,
+    reasoning_tokens: u64,
+    cost_usd: Option<f64>,
+}
+
+impl CallRow {
+    /// All of them as JSON: they are few, and have many columns. `None` if there are none.
+    pub(super) fn all(batch: &Batch, prices: &Prices) -> Option<String> {
+        let row = |(n, event): (i64, &Recorded)| {
+            let Call { model, usage } = Call::of(event)?;
+            let Usage { input, cached, cache_write, output, reasoning } = usage;
+            let cost_usd = prices.cost(model.as_deref(), &usage, event.at);
+            Some(Self {
+                n,
+                run_id: event.run_id.uuid(),
+                model,
+                input_tokens: input,
+                cached_tokens: cached,
+                cache_write_tokens: cache_write,
+                output_tokens: output,
+                reasoning_tokens: reasoning,
+                cost_usd,
+            })
+        };
+        let rows: Vec<Self> = (1..).zip(&batch.events).filter_map(row).collect();
+        if rows.is_empty() { None } else { serde_json::to_string(&rows).ok() }
     }
 }
 

@@ -1,5 +1,5 @@
--- The whole write of a batch: positions, runs that begin and their threads, jobs, heads, events. It commits by itself or
--- does nothing.
+-- The whole write of a batch: positions, runs that begin and their threads, jobs, heads, events, calls of models. It commits
+-- by itself or does nothing.
 --
 -- $1 lane, $2 its epoch as the writer knows it, $3 the least position it may stand at, $4 how many events.
 -- When the lane's epoch is another, or it stands before what was already shown to readers, `claimed` is empty and so is
@@ -26,18 +26,31 @@ with recursive claimed as (
         as b (run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
               origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, is_job, origin_user,
               external_id, ttl_s, imported_at)
+), call as (
+    -- $60 an array of objects, or null; `n` is which event of the batch tells it.
+    select * from json_to_recordset($60::text::json)
+        as k (n bigint, run_id uuid, model text, input_tokens bigint, cached_tokens bigint, cache_write_tokens bigint,
+              output_tokens bigint, reasoning_tokens bigint, cost_usd numeric)
+), spent as (
+    select run_id, count(*) as calls, sum(input_tokens)::bigint as input_tokens, sum(cached_tokens)::bigint as cached_tokens,
+           sum(cache_write_tokens)::bigint as cache_write_tokens, sum(output_tokens)::bigint as output_tokens,
+           sum(reasoning_tokens)::bigint as reasoning_tokens, coalesce(sum(cost_usd), 0) as cost_usd,
+           count(*) - count(cost_usd) as unpriced_calls
+    from call group by run_id
 ), born as (
     insert into store.run
         (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
          origin_chat, origin_user, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
-         last_position, output, error, started_at, ended_at, last_event_at, external_id,
-         ttl_s, imported_at)
+         last_position, output, error, started_at, ended_at, last_event_at, external_id, ttl_s, imported_at, calls, input_tokens,
+         cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd, unpriced_calls)
     select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
            b.origin_channel, b.origin_chat, b.origin_user, b.trace_id, b.title, b.input::json, b.metadata::json,
            array(select json_array_elements_text(b.tags::json)), b.lease_ms, b.request_hash, b.created_at, h.status,
            h.events, c.before + 1 + h.last_index, h.output::json, h.error::json, h.started_at, h.ended_at, h.last_event_at,
-           b.external_id, b.ttl_s, b.imported_at
-    from claimed c cross join birth b join head h using (run_id)
+           b.external_id, b.ttl_s, b.imported_at, coalesce(s.calls, 0), coalesce(s.input_tokens, 0), coalesce(s.cached_tokens, 0),
+           coalesce(s.cache_write_tokens, 0), coalesce(s.output_tokens, 0), coalesce(s.reasoning_tokens, 0),
+           coalesce(s.cost_usd, 0), coalesce(s.unpriced_calls, 0)
+    from claimed c cross join birth b join head h using (run_id) left join spent s using (run_id)
     -- In the order of the index that other lanes insert into as well.
     order by b.owner_id collate "C", b.external_id collate "C"
     returning run_id
@@ -72,8 +85,14 @@ with recursive claimed as (
     update store.run r
     set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,
         output = h.output::json, error = h.error::json, started_at = least(r.started_at, h.started_at), ended_at = h.ended_at,
-        last_event_at = h.last_event_at
-    from claimed c cross join head h
+        last_event_at = h.last_event_at, calls = r.calls + coalesce(s.calls, 0),
+        input_tokens = r.input_tokens + coalesce(s.input_tokens, 0),
+        cached_tokens = r.cached_tokens + coalesce(s.cached_tokens, 0),
+        cache_write_tokens = r.cache_write_tokens + coalesce(s.cache_write_tokens, 0),
+        output_tokens = r.output_tokens + coalesce(s.output_tokens, 0),
+        reasoning_tokens = r.reasoning_tokens + coalesce(s.reasoning_tokens, 0), cost_usd = r.cost_usd + coalesce(s.cost_usd, 0),
+        unpriced_calls = r.unpriced_calls + coalesce(s.unpriced_calls, 0)
+    from claimed c cross join head h left join spent s using (run_id)
     where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before and (h.seq_before is null or r.last_seq = h.seq_before)
     returning r.run_id, r.last_seq - h.events as seq_before
 ), inserted as (
@@ -87,6 +106,13 @@ with recursive claimed as (
              with ordinality
              as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
     left join moved m using (run_id)
+    returning run_id, seq, position, owner_id, at
+), called as (
+    insert into store.model_call (run_id, seq, owner_id, model, at, input_tokens, cached_tokens, cache_write_tokens,
+                                  output_tokens, reasoning_tokens, cost_usd)
+    select i.run_id, i.seq, i.owner_id, k.model, i.at, k.input_tokens, k.cached_tokens, k.cache_write_tokens, k.output_tokens,
+           k.reasoning_tokens, k.cost_usd
+    from claimed c cross join call k join inserted i on i.position = c.before + k.n
 ), named as (
     -- Further ids of runs, each with the event after which it counts: the run's $58th of this batch, or $59.
     insert into store.run_alias (owner_id, alias, run_id, after_seq)

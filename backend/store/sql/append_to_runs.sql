@@ -1,4 +1,4 @@
--- As `append_events.sql`, for runs that are there and pieces that are noted: most batches need no more, and Postgres
+-- As `append_events.sql`, for runs that are there, events that tell no call of a model and pieces that are noted: most batches need no more, and Postgres
 -- prepares each part of a statement every time, used or not. An event names its head by the head's place in the arrays:
 -- joining events to heads would compare each with each.
 --

@@ -26,6 +26,7 @@ pub fn lists() -> Rows {
             "timelines made or sent at once in a process",
             vec![n(TIMELINES_MAX), n(TIMELINES_OWN_MAX), s(TIMELINE_WAIT_MS_MAX)],
         ),
+        ("models in the usage of a run; own prices", vec![n(MODELS_MAX), n(PRICES_MAX)]),
         (
             "text of a query; its result",
             vec![

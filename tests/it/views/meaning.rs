@@ -57,7 +57,7 @@ async fn every_view_belongs_to_the_viewer_and_reads_only_tables_with_its_policy(
           and p.roles = '{runreel_viewer}'";
     let ours = "select count(*) from pg_policies where 'runreel_viewer' = any (roles) or 'public' = any (roles)";
     let counts = (server.db.number(readable).await, server.db.number(guarded).await, server.db.number(ours).await);
-    assert_eq!(counts, (6, 6, 6));
+    assert_eq!(counts, (7, 7, 7));
     let risky = "select count(*) from pg_roles where rolname in ('runreel_viewer', 'runreel_scoped')
         and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin and rolname = 'runreel_viewer')";
     assert_eq!(server.db.number(risky).await, 0);

@@ -28,7 +28,7 @@ async fn busy(api: &Api) -> String {
         { "type": "tool.started", "span_id": "c", "payload": { "name": "search" } },
         { "type": "tool.completed", "span_id": "c" },
         { "type": "step.completed", "span_id": "s" },
-        { "type": "message.completed", "span_id": "m", "payload": { "text": "secret", "usage": { "input": 1 } } },
+        { "type": "message.completed", "span_id": "m", "payload": { "text": "secret", "usage": { "input_tokens": 1 } } },
         { "type": "interrupt.requested", "span_id": "i" },
         { "type": "run.interrupted" },
     ]);

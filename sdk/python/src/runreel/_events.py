@@ -76,6 +76,19 @@ class Decision:
         return self.decision == "approve"
 
 
+class UsageRecord(TypedDict):
+    """What a run's calls of models took. `cost_usd` is None if no price is known, and of the others if `is_partial`."""
+
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    is_partial: bool
+
+
 class RunRecord(TypedDict):
     """A run as stored by the server; times are RFC 3339 in UTC."""
 
@@ -102,6 +115,7 @@ class RunRecord(TypedDict):
     ended_at: str | None
     last_event_at: str
     stalled: bool
+    usage: UsageRecord | None
     stream_url: str
 
 

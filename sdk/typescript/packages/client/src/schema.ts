@@ -63,6 +63,22 @@ export interface components {
             /** @description A string or a number. */
             version: unknown;
         };
+        /** @description A call of a model. */
+        CallUsage: components["schemas"]["Tokens"] & {
+            at: string;
+            /**
+             * Format: double
+             * @description US dollars; null when the price is not known.
+             */
+            cost_usd?: number | null;
+            model?: string | null;
+            /**
+             * Format: int64
+             * @description Of the event that tells it.
+             */
+            seq: number;
+            span_id?: string | null;
+        };
         /** @description Why a run is cancelled. */
         Cancel: {
             /** @description At most 512 characters on one line. */
@@ -463,6 +479,11 @@ export interface components {
             stream_url?: string | null;
             thread_id?: string | null;
         };
+        /** @description The usage of one model in a run. */
+        ModelUsage: components["schemas"]["Spending"] & {
+            /** @description As the producer names it; null when it names none. */
+            model?: string | null;
+        };
         /** @description A one-time code. It is shown only here. */
         NewCode: {
             channel: string;
@@ -766,6 +787,7 @@ export interface components {
              * @description How long it stays after its end, seconds, as its client asked; 0 means for ever, null as the server's rules say.
              */
             ttl_s?: number | null;
+            usage?: components["schemas"]["Spending"] | null;
         };
         /** @description An artifact in its run. */
         RunArtifact: components["schemas"]["Artifact"] & {
@@ -848,6 +870,18 @@ export interface components {
             /** @description What `start_ms` counts from. */
             started_at: string;
             summary: components["schemas"]["Summary"];
+        };
+        /** @description The usage of a run. */
+        RunUsage: {
+            /** @description By seq. */
+            calls: components["schemas"]["CallUsage"][];
+            /** @description At most 100, the most expensive first. */
+            models: components["schemas"]["ModelUsage"][];
+            next_cursor?: string | null;
+            /** Format: uuid */
+            run_id: string;
+            tree?: components["schemas"]["TreeUsage"] | null;
+            usage?: components["schemas"]["Spending"] | null;
         };
         /** @description What to save, and under which name. */
         SaveThread: {
@@ -980,6 +1014,18 @@ export interface components {
          * @enum {string}
          */
         SpanStatus: "running" | "completed" | "failed";
+        /** @description What calls of models took together. */
+        Spending: components["schemas"]["Tokens"] & {
+            /** Format: int64 */
+            calls: number;
+            /**
+             * Format: double
+             * @description US dollars, of the calls whose price is known; null when it is known of none.
+             */
+            cost_usd?: number | null;
+            /** @description Whether there are calls whose price is not known. */
+            is_partial: boolean;
+        };
         /**
          * @description The status of a run.
          * @enum {string}
@@ -1129,6 +1175,40 @@ export interface components {
         /** @description The principal's tokens, newest first. */
         TokenList: {
             tokens: components["schemas"]["Token"][];
+        };
+        /** @description Tokens of a call of a model, or of several. */
+        Tokens: {
+            /**
+             * Format: int64
+             * @description Of the input: written to the provider's cache.
+             */
+            cache_write_tokens: number;
+            /**
+             * Format: int64
+             * @description Of the input: read from the provider's cache.
+             */
+            cached_tokens: number;
+            /**
+             * Format: int64
+             * @description All of the input.
+             */
+            input_tokens: number;
+            /**
+             * Format: int64
+             * @description All of the output.
+             */
+            output_tokens: number;
+            /**
+             * Format: int64
+             * @description Of the output.
+             */
+            reasoning_tokens: number;
+        };
+        /** @description The usage of a run and its descendants. */
+        TreeUsage: {
+            /** Format: int64 */
+            runs: number;
+            usage?: components["schemas"]["Spending"] | null;
         };
         /** @description A file in the folder that is not, or no longer, a session. */
         UnreadableFile: {

@@ -86,6 +86,8 @@ fn page_rows() -> Vec<Row> {
     let all = row("post", "/api/stream", [200, 200, 200, 200, 401]);
     vec![
         row("get", "/api/interrupts", [200, 200, 403, 200, 401]),
+        row("get", "/api/runs/histogram", [200, 200, 403, 200, 401]),
+        row("get", "/api/runs/{run_id}/search", [200, 404, 200, 200, 401]),
         // What the credential does not cover fails there, and opens nothing.
         Row { body: Some(json!({ "subscriptions": [subscription] })), ..all },
     ]
@@ -204,6 +206,7 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
     let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
     let is_upload = row.method == "post" && path.ends_with("/artifacts");
     let path = if is_upload { format!("{path}?name=a") } else { path };
+    let path = if row.path.ends_with("/search") { format!("{path}?q=x") } else { path };
     let path = if row.path.ends_with("/artifacts/{artifact_id}") { format!("{path}?{NO_BYTES}") } else { path };
     let request = api.request(method, &path);
     let request = match &row.body {

@@ -266,9 +266,9 @@ async fn idle_streams_hold_no_database_connection() {
         streams.push(stream);
     }
     server.db.until_number("every connection to be idle", BUSY, 0).await;
-    // The reading pool (3), upkeep (3), the lane, and those that notify and listen.
+    // The reading pool (3), upkeep (3), the lane, the indexer, and those that notify and listen.
     let open = server.db.number(OPEN).await;
-    assert!(open <= 9, "{open} connections");
+    assert!(open <= 10, "{open} connections");
     server.emit(&run, numbered(1)).await;
     for stream in &mut streams {
         assert_eq!(stream.next().await.event, "custom.n");

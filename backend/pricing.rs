@@ -53,11 +53,11 @@ impl Pricing {
             };
             after = (last.run_id, last.seq);
             count += page.len();
-            let prices = Arc::clone(&self.prices);
+            let by = Arc::clone(&self.prices);
             // Not on the event loop: the prices that come with the program are read on first use.
             let priced = tokio::task::spawn_blocking(move || {
                 let cost = |call: &crate::store::model_calls::Priced| {
-                    (call.run_id, call.seq, prices.cost(call.model.as_deref(), &call.usage, call.at))
+                    (call.run_id, call.seq, by.cost(call.model.as_deref(), &call.usage, call.at))
                 };
                 page.iter().map(cost).collect::<Vec<_>>()
             });

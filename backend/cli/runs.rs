@@ -43,7 +43,7 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
     /// List the newest runs, as without a command
-    List(list::List),
+    List(Box<list::List>),
     /// Show one run: its state, input, output or error
     Show(Show),
     /// Answer an interrupt of a run, or list the open ones

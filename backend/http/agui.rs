@@ -220,7 +220,7 @@ async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> 
     for statuses in [vec![Status::Interrupted], Vec::new()] {
         let waits = !statuses.is_empty();
         let (thread_id, agents) = (Some(input.thread_id.clone()), vec![agent.clone()]);
-        let filter = RunFilter { thread_id, agents, statuses, ..RunFilter::default() };
+        let filter = RunFilter { statuses, thread_id, agents, ..RunFilter::default() };
         let runs = store.runs().newest(owner, &filter, PAGE_ROWS_MAX).await?;
         let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
         let asked = store.interrupts().asked(owner, &ids).await?;

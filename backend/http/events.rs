@@ -246,7 +246,7 @@ pub(super) struct RunEvent {
 /// What the route of events returns.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes two replies")]
+#[expect(dead_code, clippy::large_enum_variant, reason = "it describes two replies")]
 enum Events {
     Page(EventPage),
     Index(EventIndex),

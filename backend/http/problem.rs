@@ -162,13 +162,24 @@ impl Code {
     }
 }
 
+/// What Postgres says of a query.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct InQuery {
+    /// Of a query: the character where it is wrong, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
+    /// Of a query: the error code of Postgres.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sqlstate: Option<String>,
+}
+
 /// An error response (`application/problem+json`, RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
     /// A URI that names the kind of problem: `urn:runreel:problem:<code>`. docs/protocol.md explains each.
     #[serde(rename = "type")]
     #[schema(example = "urn:runreel:problem:not_found")]
-    kind: String,
+    kind: Box<str>,
     title: &'static str,
     /// The HTTP status.
     status: u16,
@@ -180,13 +191,9 @@ pub struct Problem {
     hint: Option<Cow<'static, str>>,
     /// The member or parameter concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-    /// Of a query: the character where it is wrong, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<usize>,
-    /// Of a query: the error code of Postgres.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sqlstate: Option<String>,
+    field: Option<Box<str>>,
+    #[serde(flatten)]
+    in_query: Option<Box<InQuery>>,
     /// When another try makes sense, where the code alone does not say.
     #[serde(skip)]
     retry_after_s: Option<u32>,
@@ -217,15 +224,14 @@ impl Problem {
 
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("urn:runreel:problem:{}", code.word()),
+            kind: format!("urn:runreel:problem:{}", code.word()).into_boxed_str(),
             title: code.title(),
             status: code.status().as_u16(),
             detail: detail.into(),
             code,
             hint: None,
             field: None,
-            position: None,
-            sqlstate: None,
+            in_query: None,
             retry_after_s: code.retry_after_s(),
         }
     }
@@ -250,12 +256,12 @@ impl Problem {
     /// Of a query: where it is wrong, and the error code of Postgres.
     #[must_use]
     pub fn in_query(self, position: Option<usize>, sqlstate: Option<String>) -> Self {
-        Self { position, sqlstate, ..self }
+        Self { in_query: Some(Box::new(InQuery { position, sqlstate })), ..self }
     }
 
     #[must_use]
     pub fn field(self, field: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), ..self }
+        Self { field: Some(field.into().into_boxed_str()), ..self }
     }
 
     /// Says in which part of the request it is.

@@ -281,7 +281,7 @@ impl Events<'_> {
                 owner.as_str(),
                 bytes_max as i64
             );
-            Ok(seq.fetch_optional(&mut *connection).await?.and_then(|seq| Seq::new(seq)))
+            Ok(seq.fetch_optional(&mut *connection).await?.and_then(Seq::new))
         })
         .await
     }

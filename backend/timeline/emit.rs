@@ -135,7 +135,7 @@ pub(crate) struct AppendRequest {
     /// Taken when the answer is sent.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
     /// The request's share of what its principal may have waiting: requests, and KiB.
-    pub _place: Option<(Share, Share)>,
+    pub places: Option<(Share, Share)>,
 }
 
 impl AppendRequest {
@@ -151,7 +151,7 @@ impl AppendRequest {
             alias: None,
             arrived,
             reply: None,
-            _place: None,
+            places: None,
         }
     }
 
@@ -286,7 +286,7 @@ impl Timeline {
         let kib = u32::try_from(emission.bytes() / 1024 + 1).map_err(|_| EmitError::Busy)?;
         let place = self.shared.waiting.try_take(owner, 1).map_err(|_| EmitError::Busy)?;
         let room = self.shared.waiting_kib.try_take(owner, kib).map_err(|_| EmitError::Busy)?;
-        (emission.reply, emission._place) = (Some(reply), Some((place, room)));
+        (emission.reply, emission.places) = (Some(reply), Some((place, room)));
         let lane = lane_of(emission.context.run_id, self.shared.lanes.len());
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,

@@ -86,6 +86,8 @@ fn page_rows() -> Vec<Row> {
     let all = row("post", "/api/stream", [200, 200, 200, 200, 401]);
     vec![
         row("get", "/api/interrupts", [200, 200, 403, 200, 401]),
+        row("get", "/api/sql/schema", [200, 200, 403, 200, 401]),
+        row("get", "/api/runs/{run_id}/usage", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/histogram", [200, 200, 403, 200, 401]),
         row("get", "/api/runs/{run_id}/search", [200, 404, 200, 200, 401]),
         // What the credential does not cover fails there, and opens nothing.
@@ -114,13 +116,11 @@ fn rows() -> Vec<Row> {
         // What comes after the end of a run that is not there comes after nothing.
         body(row("post", "/api/runs/{run_id}/import", [404, 404, 403, 403, 401]), json!({})),
         row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
-        row("get", "/api/runs/{run_id}/usage", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/{run_id}/artifacts", [200, 404, 200, 200, 401]),
         row("post", "/api/runs/{run_id}/artifacts", [201, 404, 201, 403, 401]),
         row("put", "/api/runs/{run_id}/artifacts/{artifact_id}", [409, 404, 403, 403, 401]),
         row("get", "/api/artifacts/{artifact_id}", [200, 404, 200, 200, 401]),
         body(row("post", "/api/sql", [200, 200, 403, 200, 401]), json!({ "query": "select 1" })),
-        row("get", "/api/sql/schema", [200, 200, 403, 200, 401]),
         row("get", "/api/threads", [200, 200, 403, 200, 401]),
         row("get", "/api/threads/{thread_id}", [200, 404, 403, 200, 401]),
         body(row("put", "/api/threads/{thread_id}", [200, 201, 403, 403, 401]), json!({})),

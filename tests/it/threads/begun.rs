@@ -56,11 +56,11 @@ async fn a_run_does_not_wait_long_for_a_thread_that_others_are_writing_and_holds
     );
     execute(&mut writing, insert).await;
     let api = (*server).clone();
-    let waiting = tokio::spawn(async move { api.post("/api/runs", json!({ "thread_id": "t" })).await });
+    let creation = tokio::spawn(async move { api.post("/api/runs", json!({ "thread_id": "t" })).await });
     for n in 0..16 {
         server.create(json!({ "title": format!("{n}") })).await;
     }
-    waiting.await.unwrap().refused(503, "unavailable");
+    creation.await.unwrap().refused(503, "unavailable");
     assert_eq!(server.get("/api/threads").await.expect(200)["threads"], json!([]));
     execute(&mut writing, "rollback".to_owned()).await;
     server.create(json!({ "thread_id": "t" })).await;

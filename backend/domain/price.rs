@@ -110,7 +110,7 @@ fn places(model: &str) -> Vec<Place> {
 
 impl Place {
     fn cost(&self, usage: &genai_prices::Usage, at: DateTime<Utc>) -> Option<f64> {
-        let request = PriceRequest::new(&self.model, usage).with_timestamp(std::time::SystemTime::from(at));
+        let request = PriceRequest::new(&self.model, usage).with_timestamp(at);
         let request = match &self.provider {
             Some(provider) => request.with_provider_id(provider),
             None => request,

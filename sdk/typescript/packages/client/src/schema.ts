@@ -422,6 +422,13 @@ export interface components {
             /** @description Events that were not there before. */
             stored: number;
         };
+        /** @description What Postgres says of a query. */
+        InQuery: {
+            /** @description Of a query: the character where it is wrong, from 1. */
+            position?: number | null;
+            /** @description Of a query: the error code of Postgres. */
+            sqlstate?: string | null;
+        };
         /** @description A page of what the caller's runs ask, newest first. */
         InterruptList: {
             interrupts: components["schemas"]["OpenInterrupt"][];
@@ -561,7 +568,7 @@ export interface components {
             username?: string | null;
         };
         /** @description An error response (`application/problem+json`, RFC 9457). */
-        Problem: {
+        Problem: (components["schemas"]["InQuery"] | null) & {
             code: components["schemas"]["Code"];
             /** @description What was wrong with this request. */
             detail: string;
@@ -569,10 +576,6 @@ export interface components {
             field?: string | null;
             /** @description What to do about it. */
             hint?: string | null;
-            /** @description Of a query: the character where it is wrong, from 1. */
-            position?: number | null;
-            /** @description Of a query: the error code of Postgres. */
-            sqlstate?: string | null;
             /**
              * Format: int32
              * @description The HTTP status.

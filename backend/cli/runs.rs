@@ -25,7 +25,7 @@ mod table;
   runreel runs                                   the newest runs
   runreel runs --status running,waiting --agent coder --since 1d
   runreel runs --status failed --sort duration --min-duration 10s
-  runreel runs --roots                           with a count of runs below each
+  runreel runs --roots                           with counts of the runs below
   runreel runs --search 'invoice timeout*' --json | jq -r .run_id
   runreel runs show last
   runreel runs open 0198c0de-0000

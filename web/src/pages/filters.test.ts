@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { filterOf, readSearch, sinceOf, toggled } from "./filters";
+import { asTyped, filterOf, readSearch, sinceOf, toggled } from "./filters";
 
 test("what is written before a colon becomes a filter, the rest is searched for", () => {
   expect(readSearch("429 agent:planner  tag:nightly ledger")).toEqual({
@@ -7,6 +7,12 @@ test("what is written before a colon becomes a filter, the rest is searched for"
     chips: { agent: "planner", tag: "nightly" },
   });
   expect(readSearch("http://x agent: foo:bar")).toEqual({ q: "http://x agent: foo:bar", chips: {} });
+});
+
+test("the word that somebody is typing is searched for by its beginning", () => {
+  expect(asTyped("ledger inv")).toBe("ledger inv*");
+  for (const text of ["in", "inv ", "inv*", "\u6771\u4eac\u90fd"]) expect(asTyped(text)).toBe(text);
+  for (const text of ["", " ", "-", "*"]) expect(asTyped(text)).toBe("");
 });
 
 test("statuses are switched on and off", () => {

@@ -50,6 +50,13 @@ export function readSearch(text: string): { q: string; chips: Partial<Filter> } 
   return { q: rest.join(" ").trim(), chips };
 }
 
+/** What the API is asked for what somebody is typing: the last word may not be whole yet, and no word is no search. */
+export function asTyped(text: string): string {
+  if (!/[\p{L}\p{N}]/u.test(text)) return "";
+  // Scripts without spaces are searched by pairs of characters as they are.
+  return /[\p{sc=Latn}\p{sc=Cyrl}\p{sc=Grek}\p{N}]{3}$/u.test(text) ? `${text}*` : text;
+}
+
 /** The statuses of a filter, with one of them switched on or off. */
 export function toggled(statuses: string, status: string): string {
   const all = statuses.split(",").filter((each) => each !== "");

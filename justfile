@@ -43,11 +43,8 @@ test:
     lane sqlx-check compile lint
     wait "$beside"
     # Each waits for its servers more than it works.
-    lane typescript-unit python-unit & beside=$!
-    lane unit integration
-    wait "$beside"
-    lane browser & beside=$!
-    lane chaos-quick
+    lane typescript-unit python-unit browser & beside=$!
+    lane unit integration chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
 

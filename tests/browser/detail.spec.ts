@@ -59,6 +59,7 @@ test("what is searched is found in payloads too, and what is nowhere is said", a
     { type: "custom.thing", payload: { deep: { words: "the haystack has it" } } },
   );
   await page.goto(`${server.url}/runs/${run_id}?tab=log`);
+  await expect(page.locator("[data-seq]")).toHaveCount(4);
   await page.keyboard.press("/");
   await page.keyboard.type("haystack");
   await expect(page.locator("[data-seq]")).toHaveCount(1);

@@ -76,8 +76,10 @@ async fn a_list_is_narrowed_by_durations_times_and_several_values() {
     server.complete(&slow).await;
     server.pass(Duration::from_millis(500));
     let quick = server.create(json!({ "agent": "c", "tags": ["x"] })).await;
-    let child = server.create(json!({ "agent": "d", "parent_run_id": quick })).await;
     let later = time(&server);
+    // Of two runs of the same moment either may be the first.
+    server.pass(Duration::from_millis(1));
+    let child = server.create(json!({ "agent": "d", "parent_run_id": quick })).await;
     let check = async |query: &str, expected: &[&String]| {
         assert_eq!(
             ids(&server, query, 100).await,

@@ -69,7 +69,8 @@ impl ModelCalls<'_> {
     ) -> Result<(Vec<CallRecord>, bool), Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
-                r#"select c.seq, (select e.span_id from store.run_event e where e.run_id = $1 and e.seq = c.seq) as span_id,
+                r#"select c.seq, (select e.span_id from store.run_event e
+                                  where e.run_id = $1 and e.owner_id = $2 and e.seq = c.seq) as span_id,
                           c.model, c.at, c.input_tokens, c.cached_tokens, c.cache_write_tokens, c.output_tokens,
                           c.reasoning_tokens, c.cost_usd::float8 as cost_usd
                    from store.model_call c

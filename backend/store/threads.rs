@@ -57,6 +57,29 @@ pub struct Message {
 }
 
 #[derive(Debug)]
+struct MessageRow {
+    run_id: uuid::Uuid,
+    seq: i64,
+    span_id: Option<String>,
+    agent: Option<String>,
+    payload: String,
+    at: DateTime<Utc>,
+}
+
+impl From<MessageRow> for Message {
+    fn from(row: MessageRow) -> Self {
+        Self {
+            run_id: RunId::trusted(row.run_id),
+            seq: Seq::new(row.seq).unwrap_or_default(),
+            message_id: row.span_id,
+            agent: row.agent,
+            payload: Json::trusted(row.payload),
+            at: row.at,
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Row {
     thread_id: String,
     owner_id: String,
@@ -215,7 +238,8 @@ impl Threads<'_> {
         let limit = wanted.limit;
         let (run, seq) = wanted.after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
         self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query!(
+            let rows = sqlx::query_as!(
+                MessageRow,
                 r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
                    from store.run r
                    join store.run_event e on e.run_id = r.run_id and e.owner_id = r.owner_id
@@ -230,18 +254,11 @@ impl Threads<'_> {
                 limit + 1
             );
             let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.payload.len()).await?;
-            let messages = rows.into_iter().map(|row| Message {
-                run_id: RunId::trusted(row.run_id),
-                seq: Seq::new(row.seq).unwrap_or_default(),
-                message_id: row.span_id,
-                agent: row.agent,
-                payload: Json::trusted(row.payload),
-                at: row.at,
-            });
-            Ok((messages.collect(), more))
+            Ok((rows.into_iter().map(Message::from).collect(), more))
         })
         .await
     }
+
     /// The durable messages of a thread's runs before the given one, newest first.
     pub async fn messages_before(
         self,
@@ -251,7 +268,8 @@ impl Threads<'_> {
         limit: i64,
     ) -> Result<(Vec<Message>, bool), Error> {
         self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query!(
+            let rows = sqlx::query_as!(
+                MessageRow,
                 r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
                    from store.run r
                    join store.run_event e on e.run_id = r.run_id and e.owner_id = r.owner_id
@@ -266,15 +284,7 @@ impl Threads<'_> {
                 limit + 1
             );
             let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.payload.len()).await?;
-            let messages = rows.into_iter().map(|row| Message {
-                run_id: RunId::trusted(row.run_id),
-                seq: Seq::new(row.seq).unwrap_or_default(),
-                message_id: row.span_id,
-                agent: row.agent,
-                payload: Json::trusted(row.payload),
-                at: row.at,
-            });
-            Ok((messages.collect(), more))
+            Ok((rows.into_iter().map(Message::from).collect(), more))
         })
         .await
     }

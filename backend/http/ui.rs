@@ -89,13 +89,30 @@ enum Page {
     Missing,
 }
 
-/// The page that the UI renders for a path: its list, a run, the inbox, the API tokens, the API.
+/// The pages of the UI that have a name alone.
+const PAGES: [&str; 12] = [
+    "",
+    "runs",
+    "compare",
+    "threads",
+    "inbox",
+    "sessions",
+    "artifacts",
+    "sql",
+    "insights",
+    "agents",
+    "settings",
+    "tokens",
+];
+
+/// The page that the UI renders for a path: one of a name, a run, a thread, a session, the API.
 fn page(path: &str) -> Option<Page> {
-    match path.split('/').collect::<Vec<_>>()[..] {
-        ["" | "runs" | "inbox" | "tokens"] | ["runs" | "inbox" | "tokens", ""] => Some(Page::There),
-        ["docs"] | ["docs", ""] => Some(Page::Docs),
-        ["runs", run] | ["runs", run, ""] if run.parse::<RunId>().is_ok() => Some(Page::There),
-        ["runs", _] | ["runs", _, ""] => Some(Page::Missing),
+    match path.strip_suffix('/').unwrap_or(path).split('/').collect::<Vec<_>>()[..] {
+        [name] if PAGES.contains(&name) => Some(Page::There),
+        ["docs"] => Some(Page::Docs),
+        ["runs", run] if run.parse::<RunId>().is_ok() => Some(Page::There),
+        ["runs", _] => Some(Page::Missing),
+        ["threads" | "sessions", _] => Some(Page::There),
         _ => None,
     }
 }

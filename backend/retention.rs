@@ -58,6 +58,11 @@ impl Retention {
         Self { timeline, threads, policy: Arc::new(policy) }
     }
 
+    /// How long runs stay.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Drops the months in which everything is due, then removes the other trees that are due, from a place on; returns
     /// where the next sweep goes on, `None` at the end.
     pub async fn sweep(&self, mut after: Option<EndPlace>) -> Result<Option<EndPlace>, store::Error> {

@@ -24,7 +24,7 @@ use crate::{
         principal::OwnerId,
         session::inbound::ChannelName,
     },
-    http::{self, Server},
+    http::{self, ConfiguredAgent, Server},
     indexer::Indexer,
     pricing::Pricing,
     retention::Retention,
@@ -110,7 +110,11 @@ pub(super) async fn build(
         super::look_after(timeline, metrics, stop)
     });
     if !runtime.agents.names().is_empty() {
-        keep(&supervisor, "runtime", runtime, Runtime::run);
+        // It gives its runs back while requests in flight still end: the next process takes them up all the sooner.
+        keep(&supervisor, "runtime", (runtime, draining.clone()), |(runtime, draining), stop| async move {
+            runtime.run(draining).await;
+            stop.cancelled().await;
+        });
     }
     let runners = Runners::new(dispatch.clone(), args.bounds.principal_runners, tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
@@ -122,6 +126,7 @@ pub(super) async fn build(
         channels,
         saved,
         runners,
+        agents: ConfiguredAgent::all(&plan.file.sections.agents),
         queries: Queries::new(store.clone(), database.reader(SCOPED)),
         authenticator,
         revocations,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     artifacts,
-    domain::{event::timestamp, principal::Scope},
+    domain::{event::timestamp, id::Seq, principal::Scope},
     store::artifacts::Artifact as Record,
     timeline::artifacts::{KeepError, url_of},
 };
@@ -26,6 +26,7 @@ use crate::{
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
         .routes(routes!(upload::upload, list))
+        .routes(routes!(list_all))
         .routes(routes!(download::download))
         .routes(routes!(import::import))
 }
@@ -68,6 +69,12 @@ struct RunArtifact {
     created_at: String,
 }
 
+impl RunArtifact {
+    fn of(record: Record, seq: Seq) -> Self {
+        Self { created_at: timestamp(record.created_at), seq: seq.get(), artifact: record.into() }
+    }
+}
+
 /// A page of artifacts, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 struct ArtifactList {
@@ -91,12 +98,48 @@ async fn list(
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     let (found, more) = server.timeline.store().artifacts().list(owner, run, &query.page()?).await?;
     let next_cursor = next_cursor(more, found.last().map(|(last, _)| last.artifact_id));
-    let artifacts = found.into_iter().map(|(record, seq)| RunArtifact {
-        created_at: timestamp(record.created_at),
-        seq: seq.get(),
-        artifact: record.into(),
-    });
+    let artifacts = found.into_iter().map(|(record, seq)| RunArtifact::of(record, seq));
     Ok(Reply(ArtifactList { artifacts: artifacts.collect(), next_cursor }))
+}
+
+/// An artifact in the list of all runs.
+#[derive(Debug, Serialize, ToSchema)]
+struct OwnedArtifact {
+    #[serde(flatten)]
+    artifact: RunArtifact,
+    run_id: uuid::Uuid,
+    run_title: Option<String>,
+    agent: Option<String>,
+}
+
+/// A page of the artifacts of all runs, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct OwnedArtifactList {
+    artifacts: Vec<OwnedArtifact>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// List the artifacts of all runs, newest first.
+#[utoipa::path(get, operation_id = "list_all_artifacts", path = "/api/artifacts", tag = "artifacts", params(
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = OwnedArtifactList, description = "A page"), (status = 403, body = Problem, description = "`forbidden`")))]
+async fn list_all(
+    State(server): State<Server>,
+    caller: Caller,
+    query: Query,
+) -> Result<Reply<OwnedArtifactList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let (found, more) = server.timeline.store().artifacts().list_all(owner, &query.page()?).await?;
+    let next_cursor = next_cursor(more, found.last().map(|last| last.artifact.artifact_id));
+    let artifacts = found.into_iter().map(|listed| OwnedArtifact {
+        run_id: listed.artifact.run_id.uuid(),
+        run_title: listed.run_title,
+        agent: listed.agent.map(|agent| agent.as_str().to_owned()),
+        artifact: RunArtifact::of(listed.artifact, listed.seq),
+    });
+    Ok(Reply(OwnedArtifactList { artifacts: artifacts.collect(), next_cursor }))
 }
 
 impl From<artifacts::Error> for Problem {

@@ -6,6 +6,8 @@
 //!
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
+mod about;
+mod agents;
 mod agui;
 mod ai_sdk;
 mod artifacts;
@@ -64,6 +66,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use utoipa_axum::router::OpenApiRouter;
 
+pub use self::agents::ConfiguredAgent;
 use self::{
     cors::Origins,
     problem::{Code, Problem},
@@ -101,6 +104,8 @@ pub struct Shared {
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
+    /// Those of the configuration.
+    pub agents: Vec<ConfiguredAgent>,
     pub queries: Queries,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
@@ -138,6 +143,7 @@ pub struct Parts {
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
+    pub agents: Vec<ConfiguredAgent>,
     pub queries: Queries,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
@@ -159,7 +165,7 @@ impl std::ops::Deref for Server {
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { timeline, threads, retention, channels, saved, runners, authenticator, revocations, .. } = parts;
-        let Parts { queries, metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
+        let Parts { agents, queries, metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
         Self(Arc::new(Shared {
             timeline,
             threads,
@@ -167,6 +173,7 @@ impl Server {
             channels,
             saved,
             runners,
+            agents,
             queries,
             authenticator,
             revocations,
@@ -198,7 +205,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(export::routes()) //      /api/runs/{run_id}/export, …/import
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
         .merge(usage::routes()) //       /api/runs/{run_id}/usage
-        .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts/{artifact_id}
+        .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts, /api/artifacts/{artifact_id}
         .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune
         .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints
         .merge(channels::routes()) //    /api/channels/{channel}/messages, …/codes, /api/channels/telegram/webhook
@@ -206,6 +213,8 @@ fn api() -> OpenApiRouter<Server> {
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
         .merge(many_streams::routes()) // /api/stream
+        .merge(agents::routes()) //      /api/agents
+        .merge(about::routes()) //       /api/server
         .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{run_id}
         .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
         .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items

@@ -32,7 +32,7 @@ const CODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
 /// Scripts cannot turn text into markup, except through the policy with which Svelte inserts its own templates.
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-    object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
+    object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html runreel-stream";
 
 /// Swagger UI writes inline styles, draws data-URL images and builds markup from text; scripts come from here alone.
 const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \

@@ -36,6 +36,7 @@ use crate::{
     domain::{
         context::RunContext,
         event::NewEvent,
+        id::Name,
         limits::{RUNNER_LOOKS_MAX, RUNNERS_BYTES_MAX, RUNNERS_MAX, RUNNERS_OWN_BYTES_MAX},
         principal::OwnerId,
         runner::RunnerError,
@@ -104,6 +105,16 @@ impl Runners {
         self.looks.take(owner, 1).await.ok()
     }
 
+    /// The runners of an owner that are connected to this process, by name.
+    pub fn connected(&self, owner: &OwnerId) -> Vec<ConnectedRunner> {
+        let sessions = self.runner_sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runners: Vec<_> =
+            sessions.values().map(|(_, runner)| runner).filter(|runner| runner.owner == *owner).cloned().collect();
+        drop(sessions);
+        runners.sort_by(|a, b| (&a.name, a.connected_at).cmp(&(&b.name, b.connected_at)));
+        runners
+    }
+
     /// Serves a runner until either side ends the connection.
     pub async fn serve(self, socket: WebSocket, peer: Peer, place: Share) {
         peer.intake.begin(self.bytes.clone(), peer.owner.clone());
@@ -116,16 +127,27 @@ impl Runners {
     }
 }
 
+/// A runner with a connection to this process.
+#[derive(Clone, Debug)]
+pub struct ConnectedRunner {
+    pub owner: OwnerId,
+    pub name: Name,
+    pub agents: Vec<Name>,
+    /// Most runs at a time.
+    pub capacity: usize,
+    pub connected_at: DateTime<Utc>,
+}
+
 /// Which connection of this process speaks for which session: the newest.
 #[derive(Clone, Debug, Default)]
-struct RunnerSessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
+struct RunnerSessions(Arc<Mutex<HashMap<Uuid, (CancellationToken, ConnectedRunner)>>>);
 
 impl RunnerSessions {
     /// Takes over a session; the connection that had it is cancelled.
-    fn take(&self, session: Uuid) -> Speaking {
+    fn take(&self, session: Uuid, runner: ConnectedRunner) -> Speaking {
         let replaced = CancellationToken::new();
         let mut runner_sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(older) = runner_sessions.insert(session, replaced.clone()) {
+        if let Some((older, _)) = runner_sessions.insert(session, (replaced.clone(), runner)) {
             older.cancel();
         }
         Speaking { runner_sessions: self.clone(), session, replaced }

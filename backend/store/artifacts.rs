@@ -15,7 +15,7 @@ use super::{
 use crate::domain::{
     artifact::{ArtifactId, ArtifactName, Hash, MediaType},
     export::index::Mention,
-    id::{EventId, RunId, Seq},
+    id::{EventId, Name, RunId, Seq},
     limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
 };
@@ -42,6 +42,15 @@ impl Artifact {
             && (&self.name, &self.media_type, self.size, self.sha256)
                 == (&told.name, &told.media_type, told.size, told.sha256)
     }
+}
+
+/// An artifact in the list of all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedArtifact {
+    pub artifact: Artifact,
+    pub seq: Seq,
+    pub run_title: Option<String>,
+    pub agent: Option<Name>,
 }
 
 /// The result of looking for artifacts' events.
@@ -269,6 +278,48 @@ impl Artifacts<'_> {
                     created_at: row.at,
                 });
                 (artifact, Seq::new(row.seq).unwrap_or_default())
+            });
+            Ok((rows.collect(), more))
+        })
+        .await
+    }
+
+    /// A page of the artifacts of all runs that their events refer to, newest first, each with its seq and its run's
+    /// title and agent.
+    pub async fn list_all(
+        self,
+        owner: &OwnerId,
+        wanted: &Page<ArtifactId>,
+    ) -> Result<(Vec<ListedArtifact>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
+            let rows = sqlx::query!(
+                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq,
+                          r.title, r.agent
+                   from store.artifact a
+                   join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
+                   join store.run r on r.run_id = a.run_id
+                   where a.owner_id = $1 and r.owner_id = $1 and ($2::uuid is null or a.artifact_id < $2)
+                     and store.artifact_named_by(e.payload) = a.artifact_id::text
+                   order by a.artifact_id desc limit $3"#,
+                owner.as_str(),
+                wanted.after.map(ArtifactId::uuid),
+                wanted.limit + 1
+            );
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.name.len()).await?;
+            let rows = rows.into_iter().map(|row| ListedArtifact {
+                artifact: Artifact::from(Row {
+                    artifact_id: row.artifact_id,
+                    run_id: row.run_id,
+                    event_id: row.event_id,
+                    name: row.name,
+                    media_type: row.media_type,
+                    size: row.size,
+                    sha256: row.sha256,
+                    created_at: row.at,
+                }),
+                seq: Seq::new(row.seq).unwrap_or_default(),
+                run_title: row.title,
+                agent: row.agent.as_deref().map(Name::trusted),
             });
             Ok((rows.collect(), more))
         })

@@ -43,6 +43,7 @@ mod pieces;
 pub mod prune;
 pub mod queries;
 pub mod query;
+pub mod queue;
 pub mod retention;
 mod run_aliases;
 pub mod runs;

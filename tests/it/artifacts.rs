@@ -55,6 +55,38 @@ async fn an_artifact_comes_back_as_it_was_and_the_log_tells_of_it() {
 }
 
 #[tokio::test]
+async fn the_artifacts_of_all_runs_are_one_list_newest_first_and_each_owner_has_its_own() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let mut made = Vec::new();
+    for title in ["one", "two", "three"] {
+        let run = alice.create(json!({ "agent": "a", "title": title })).await;
+        let path = format!("/api/runs/{run}/artifacts?name={title}.txt");
+        let artifact = alice.post_text(&path, "text/plain", title.as_bytes()).await.expect(201);
+        made.push((artifact, run));
+    }
+    let run = bob.start_run().await;
+    bob.post_text(&format!("/api/runs/{run}/artifacts?name=b"), "text/plain", "b").await.expect(201);
+    let (mut listed, mut path) = (Vec::new(), "/api/artifacts?limit=2".to_owned());
+    loop {
+        let page = alice.get(&path).await.expect(200);
+        listed.extend(page["artifacts"].as_array().unwrap().iter().cloned());
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/api/artifacts?limit=2&cursor={cursor}");
+    }
+    assert_eq!(listed.len(), 3);
+    for (listed, ((artifact, run), title)) in listed.iter().rev().zip(made.iter().zip(["one", "two", "three"])) {
+        assert_eq!(
+            (&listed["artifact_id"], &listed["run_id"], &listed["run_title"], &listed["agent"]),
+            (&artifact["artifact_id"], &json!(run), &json!(title), &json!("a"))
+        );
+        let of_run = alice.artifacts(run).await.remove(0);
+        assert_eq!((&listed["seq"], &listed["created_at"]), (&of_run["seq"], &of_run["created_at"]));
+    }
+    assert_eq!(bob.get("/api/artifacts").await.expect(200)["artifacts"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn equal_bytes_lie_on_the_disk_once_whoever_sends_them() {
     let server = setup().jwt().start().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));

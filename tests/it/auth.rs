@@ -86,6 +86,9 @@ fn page_rows() -> Vec<Row> {
     let all = row("post", "/api/stream", [200, 200, 200, 200, 401]);
     vec![
         row("get", "/api/interrupts", [200, 200, 403, 200, 401]),
+        row("get", "/api/agents", [200, 200, 403, 200, 401]),
+        row("get", "/api/artifacts", [200, 200, 403, 200, 401]),
+        row("get", "/api/server", [200, 200, 403, 200, 401]),
         row("get", "/api/sql/schema", [200, 200, 403, 200, 401]),
         row("get", "/api/runs/{run_id}/usage", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/histogram", [200, 200, 403, 200, 401]),

@@ -255,7 +255,7 @@ async fn a_wrong_path_is_refused_changes_nothing_and_is_told_the_right_one() {
         ("POST", "/runs".to_owned(), 405, Some("POST /api/runs".to_owned())),
         ("DELETE", format!("/runs/{run}"), 405, Some(format!("DELETE /api/runs/{run}"))),
         ("DELETE", "/runs/x".to_owned(), 405, Some("DELETE /api/runs/x".to_owned())),
-        ("GET", "/threads/t".to_owned(), 404, Some("GET /api/threads/t".to_owned())),
+        ("GET", "/threads/t/runs".to_owned(), 404, Some("GET /api/threads/t/runs".to_owned())),
         ("PUT", "/".to_owned(), 405, None),
         ("PUT", "/nothing".to_owned(), 404, None),
         ("GET", "/nothing".to_owned(), 404, None),

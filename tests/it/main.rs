@@ -11,6 +11,7 @@
 )]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod about;
 mod admission;
 mod agents;
 mod aging;
@@ -37,6 +38,7 @@ mod dispatch;
 mod docker;
 mod embedded;
 mod emit;
+mod executors;
 mod export;
 mod external_ids;
 mod fairness;

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Assistant, Conversation, Said, Waiting, delegate};
 use crate::{
     agents::{
-        model::{Message, ToolCall, Usage},
+        model::{Message, Part, ToolCall, Usage},
         step::{Call, NodeMemory, Step, run_step},
         tools::{ToolError, parts},
     },
@@ -38,14 +38,14 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
         .partition(|numbered| assistant.client_tools.iter().any(|tool| tool.name == numbered.call.name));
     let (delegated, direct): (Vec<_>, Vec<_>) =
         calls.iter().cloned().partition(|numbered| delegate::is_delegation(&assistant, &numbered.call));
-    let verdicts = approvals(&assistant, &visit, &direct).await?;
+    let Approvals { verdicts, edited } = approvals(&assistant, &visit, &direct).await?;
     let mut results = HashMap::new();
     let memory = NodeMemory(&visit);
     let made = direct.iter().filter(|numbered| !verdicts.contains_key(&numbered.span));
     let made = made.map(|Numbered { span, call }| Call {
         span: span.clone(),
         tool: call.name.clone(),
-        args: call.args.clone(),
+        args: edited.get(span).unwrap_or(&call.args).clone(),
     });
     let step = Step {
         env: &visit.env,
@@ -68,17 +68,27 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     let waiting = clients.into_iter().map(|Numbered { span, call }| Waiting { span, call_id: call.id }).collect();
     let messages = calls.into_iter().map(|Numbered { span, call }| {
         let result = results.remove(&span).unwrap_or(Err(ToolError::Unknown(call.name)));
-        Message { content: parts(&result), ..Message::tool(call.id, "") }
+        // The model's own call stays as it was, so it is told what was called instead.
+        let note = edited.get(&span).map(|args| Part::text(format!("A person changed the arguments to {args}.")));
+        Message { content: note.into_iter().chain(parts(&result)).collect(), ..Message::tool(call.id, "") }
     });
     Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None, waiting })
 }
 
-/// Requests approval for every call that needs it, all at once; returns the results of those that must not be made.
+/// What people said about calls that need their approval.
+struct Approvals {
+    /// The results of those that must not be made.
+    verdicts: HashMap<SpanId, Result<Value, ToolError>>,
+    /// The arguments of those that are made with others than the model's.
+    edited: HashMap<SpanId, Value>,
+}
+
+/// Requests approval for every call that needs it, all at once.
 async fn approvals(
     assistant: &Assistant,
     visit: &NodeContext<Conversation>,
     calls: &[Numbered],
-) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
+) -> Result<Approvals, Stop> {
     let needing: Vec<&Numbered> = calls
         .iter()
         .filter(|numbered| {
@@ -86,15 +96,22 @@ async fn approvals(
         })
         .collect();
     let question = |Numbered { span, call }: &&Numbered| {
+        let args = shown(&call.args);
+        // Nobody can edit what is not shown whole.
+        let decisions = ["approve", "reject", "respond", "edit"];
+        let allowed_decisions = if args == call.args { &decisions[..] } else { &decisions[..3] };
         let payload = json!({
             "kind": "approval", "prompt": format!("May {} be called?", call.name), "tool": call.name,
-            "args": shown(&call.args), "tool_call_id": span,
+            "args": args, "tool_call_id": span, "allowed_decisions": allowed_decisions,
         });
         (span.to_string(), payload)
     };
     let answers = visit.ask_all(needing.iter().map(question).collect()).await?;
-    let mut decided = HashMap::new();
+    let (mut verdicts, mut edited) = (HashMap::new(), HashMap::new());
     for (Numbered { span, call }, answer) in needing.into_iter().zip(answers) {
+        if let Some(args) = edited_args(&answer) {
+            edited.insert(span.clone(), args);
+        }
         let Some(result) = verdict(answer) else { continue };
         visit.env.emitter.tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
         let took = std::time::Duration::ZERO;
@@ -104,9 +121,15 @@ async fn approvals(
                 visit.env.emitter.tool_failed(span, &call.name, &error.to_string(), took, Some(&visit.span)).await?;
             }
         }
-        decided.insert(span.clone(), result);
+        verdicts.insert(span.clone(), result);
     }
-    Ok(decided)
+    Ok(Approvals { verdicts, edited })
+}
+
+/// The arguments that a person approved instead of the model's: the `args` of the answer's value.
+fn edited_args(answered: &Answered) -> Option<Value> {
+    let is_approved = answered.decision == Decision::Approve;
+    answered.value.as_ref().filter(|_| is_approved)?.get("args").cloned()
 }
 
 /// The arguments as the question shows them. Arguments too large for an event are shown by their beginning and their

@@ -15,6 +15,10 @@ pub const SEQS_MAX: usize = 1_000;
 pub const STALL_SWEEP_MS: u64 = 2_000;
 /// Silent runs of the readers' owners that are known at a time.
 pub const STALLED_ROWS: i64 = 10_000;
+/// Most runs that wait for executors, or are executed, that a list of agents counts.
+pub const QUEUED_COUNTED_MAX: i64 = 10_000;
+/// Most leases in a list of agents.
+pub const HELD_ROWS: i64 = 100;
 /// Most subscriptions on one connection.
 pub const SUBSCRIPTIONS_MAX: usize = 64;
 /// Longest name of a subscription, characters.

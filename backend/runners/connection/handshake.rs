@@ -13,7 +13,7 @@ use crate::{
         limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX, RUNNER_WAIT_MS_MAX},
         runner::{FromRunner, Hello, LastAcked, Resume, RunnerCode, RunnerError, ToRunner, Welcome},
     },
-    runners::{Speaking, assignment::HeldRun},
+    runners::{ConnectedRunner, Speaking, assignment::HeldRun},
 };
 
 impl Connection {
@@ -22,10 +22,10 @@ impl Connection {
         let hello = self.hello(stream).await?;
         self.who.name = hello.runner.clone();
         self.capacity = usize::from(hello.capacity);
-        tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "runner connected");
+        tracing::info!(runner = %hello.runner, version = %version_of(&hello), capacity = hello.capacity, "runner connected");
         self.agents = hello.agents;
         let speaking = match &hello.resume {
-            None => self.hub.runner_sessions.take(self.who.session),
+            None => self.hub.runner_sessions.take(self.who.session, self.described()),
             Some(resume) => self.come_back(resume).await,
         };
         let dispatch = &self.hub.dispatch;
@@ -76,7 +76,7 @@ impl Connection {
         let most = usize::from(RUNNER_CAPACITY_MAX).max(RUNNER_RESUMED_MAX);
         let jobs = later(self.hub.dispatch.adopt(&who, most).await).unwrap_or_default();
         if jobs.is_empty() {
-            return self.hub.runner_sessions.take(self.who.session);
+            return self.hub.runner_sessions.take(self.who.session, self.described());
         }
         self.who = who;
         for job in jobs {
@@ -87,7 +87,18 @@ impl Connection {
             };
             self.held.insert(job.context.run_id, HeldRun::adopted(job, acked));
         }
-        self.hub.runner_sessions.take(self.who.session)
+        self.hub.runner_sessions.take(self.who.session, self.described())
+    }
+
+    /// The runner as its owner sees it.
+    fn described(&self) -> ConnectedRunner {
+        ConnectedRunner {
+            owner: self.peer.owner.clone(),
+            name: self.who.name.clone(),
+            agents: self.agents.clone(),
+            capacity: self.capacity,
+            connected_at: self.hub.dispatch.timeline().clock().now(),
+        }
     }
 
     /// Reports the runs that were lost, assigns those the runner does not know of, and repeats answers.
@@ -127,6 +138,6 @@ fn greeting_wait() -> Duration {
 }
 
 /// The version that a runner reports.
-fn described(hello: &Hello) -> String {
+fn version_of(hello: &Hello) -> String {
     hello.version.as_deref().unwrap_or("?").chars().filter(|c| !c.is_control()).take(40).collect()
 }

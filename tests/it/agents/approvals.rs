@@ -81,6 +81,27 @@ async fn a_call_that_a_person_refuses_is_not_made_and_the_model_is_told() {
 }
 
 #[tokio::test]
+async fn a_call_is_made_with_the_arguments_that_a_person_changed_and_the_model_is_told() {
+    let (setup, did) = runs_a_command();
+    let server = setup.start().await;
+    let run = ask(&server, "admin", "do it", json!({})).await;
+    let asked = questions(&server, &run).await;
+    assert_eq!(asked[0]["payload"]["allowed_decisions"], json!(["approve", "reject", "respond", "edit"]));
+    let args = json!({ "command": "echo changed >> did; echo done" });
+    answer(&server, &run, &asked[0], "approve", json!({ "args": args })).await;
+    let told = response(&server, &run).await;
+    assert!(told.contains("A person changed the arguments to") && told.contains("done"), "{told}");
+    assert_eq!(did(), "changed\n");
+    assert_eq!(of(&log(&server, &run).await, "tool.started")[0]["payload"]["args"], args);
+    let run = ask(&server, "admin", "do it", json!({})).await;
+    let asked = questions(&server, &run).await;
+    answer(&server, &run, &asked[0], "approve", json!({ "args": { "cmd": 1 } })).await;
+    response(&server, &run).await;
+    assert_eq!(of(&log(&server, &run).await, "tool.failed").len(), 1, "the tool checks what a person changed");
+    assert_eq!(did(), "changed\n");
+}
+
+#[tokio::test]
 async fn the_answer_of_a_person_outlives_restarts_before_and_after_it() {
     let (agents, did) = runs_a_command();
     let server = agents.clone().start().await;

@@ -40,7 +40,7 @@ pub fn show_log() {
 }
 
 /// How long a test waits for what must happen: less than a lease, so that no lapsing lease hides a lost wake-up.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Waits for something, with a time limit.
 pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {

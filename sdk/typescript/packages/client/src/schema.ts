@@ -7,6 +7,24 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description The server that answers. */
+        About: {
+            /** @description Its clock: RFC 3339, UTC, microseconds. */
+            now: string;
+            principal: components["schemas"]["Asker"];
+            retention: components["schemas"]["Kept"];
+            version: string;
+        };
+        /** @description An agent of the configuration, as callers see it. */
+        Agent: {
+            kind: string;
+            /** @description The model's name in the configuration; null for an endpoint of AG-UI. */
+            model?: string | null;
+            name: string;
+            tools: string[];
+            /** @description Agents that it may give work to. */
+            workers: string[];
+        };
         /** @description Bytes that a run has produced. */
         Artifact: {
             /** Format: uuid */
@@ -43,6 +61,16 @@ export interface components {
              * @description 1 to 10 000, which is the default.
              */
             timeout_ms?: number | null;
+        };
+        /** @description The principal that asks, and its credential. */
+        Asker: {
+            /** @description When the credential ends; null for one that does not. */
+            expires_at?: string | null;
+            /** @description Whether the server asks for credentials at all. */
+            is_authenticated: boolean;
+            /** @description Who owns what this principal creates. */
+            owner_id: string;
+            scopes: string[];
         };
         /** @description The run that asks. */
         AskingRun: {
@@ -364,6 +392,19 @@ export interface components {
          * @enum {string}
          */
         ExcerptKind: "error" | "message";
+        /** @description Who executes the principal's runs. */
+        Executors: {
+            /** @description The configured ones that the principal may use, by name. */
+            agents: components["schemas"]["Agent"][];
+            /** @description The 100 whose leases end first. */
+            held: components["schemas"]["Held"][];
+            /** @description Whether there are more runs than were counted: the oldest 10 000. */
+            is_partial: boolean;
+            /** @description By agent and status. */
+            queues: components["schemas"]["Queue"][];
+            /** @description The principal's, by name. */
+            runners: components["schemas"]["Runner"][];
+        };
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */
@@ -388,6 +429,22 @@ export interface components {
             /** @description `ok`, `draining` or `unavailable`. */
             status: string;
             version: string;
+        };
+        /** @description A run that an executor holds. */
+        Held: {
+            agent: string;
+            /**
+             * Format: int32
+             * @description How often the run was assigned: 1 for the first time.
+             */
+            attempt: number;
+            /** @description When the lease ends unless it is renewed. */
+            lease_until: string;
+            /** Format: uuid */
+            run_id: string;
+            /** @description The runner's name, or `the server`. */
+            runner: string;
+            title?: string | null;
         };
         Hit: {
             at: string;
@@ -436,6 +493,25 @@ export interface components {
             next_cursor?: string | null;
             /** @description Where the owner's feed was just before the page was read. */
             stream_cursor: string;
+        };
+        /** @description How long a run stays after its end: its own time to live, else that of the first rule that matches, else the default. */
+        Kept: {
+            rules: components["schemas"]["KeptRule"][];
+            /**
+             * Format: int64
+             * @description Seconds; null for ever.
+             */
+            run_ttl_s?: number | null;
+        };
+        /** @description A time to live for the runs of an agent, or with a tag, or both. */
+        KeptRule: {
+            agent?: string | null;
+            tag?: string | null;
+            /**
+             * Format: int64
+             * @description Seconds; 0 means for ever.
+             */
+            ttl_s: number;
         };
         /**
          * @description How much an event is to be noticed.
@@ -545,6 +621,19 @@ export interface components {
          * @enum {string}
          */
         Outcome: "accepted" | "filtered" | "queued";
+        /** @description An artifact in the list of all runs. */
+        OwnedArtifact: components["schemas"]["RunArtifact"] & {
+            agent?: string | null;
+            /** Format: uuid */
+            run_id: string;
+            run_title?: string | null;
+        };
+        /** @description A page of the artifacts of all runs, newest first. */
+        OwnedArtifactList: {
+            artifacts: components["schemas"]["OwnedArtifact"][];
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+        };
         /** @description A message of a channel. */
         PostMessage: {
             /** @description 1–128 characters without control characters, or a whole number; so is `user_id`. */
@@ -673,6 +762,13 @@ export interface components {
             is_truncated: boolean;
             /** @description Numbers, booleans, `json` and arrays are JSON, everything else is text. */
             rows: unknown[][];
+        };
+        /** @description Runs of an agent that an executor has or may claim. */
+        Queue: {
+            agent: string;
+            /** Format: int64 */
+            runs: number;
+            status: string;
         };
         /**
          * @description Why a message starts no run.
@@ -885,6 +981,15 @@ export interface components {
             run_id: string;
             tree?: components["schemas"]["TreeUsage"] | null;
             usage?: components["schemas"]["Spending"] | null;
+        };
+        /** @description A runner that is connected to the process that answers. */
+        Runner: {
+            agents: string[];
+            /** @description How many runs it executes at a time. */
+            capacity: number;
+            /** @description RFC 3339, UTC, microseconds. */
+            connected_at: string;
+            name: string;
         };
         /** @description What to save, and under which name. */
         SaveThread: {

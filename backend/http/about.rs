@@ -1,0 +1,90 @@
+//! What this server is, who asks, and how long runs stay.
+
+use axum::{Json as Reply, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{Server, extract::Caller, problem::Problem};
+use crate::domain::{
+    event::timestamp,
+    principal::Scope,
+    retention::{Policy, Rule},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(show))
+}
+
+/// The server that answers.
+#[derive(Debug, Serialize, ToSchema)]
+struct About {
+    version: &'static str,
+    /// Its clock: RFC 3339, UTC, microseconds.
+    now: String,
+    principal: Asker,
+    retention: Kept,
+}
+
+/// The principal that asks, and its credential.
+#[derive(Debug, Serialize, ToSchema)]
+struct Asker {
+    /// Who owns what this principal creates.
+    owner_id: String,
+    #[schema(value_type = Vec<String>)]
+    scopes: Vec<Scope>,
+    /// When the credential ends; null for one that does not.
+    expires_at: Option<String>,
+    /// Whether the server asks for credentials at all.
+    is_authenticated: bool,
+}
+
+/// How long a run stays after its end: its own time to live, else that of the first rule that matches, else the default.
+#[derive(Debug, Serialize, ToSchema)]
+struct Kept {
+    /// Seconds; null for ever.
+    run_ttl_s: Option<i64>,
+    rules: Vec<KeptRule>,
+}
+
+/// A time to live for the runs of an agent, or with a tag, or both.
+#[derive(Debug, Serialize, ToSchema)]
+struct KeptRule {
+    agent: Option<String>,
+    tag: Option<String>,
+    /// Seconds; 0 means for ever.
+    ttl_s: i64,
+}
+
+impl From<&Rule> for KeptRule {
+    fn from(rule: &Rule) -> Self {
+        let text = |name: &crate::domain::id::Name| name.as_str().to_owned();
+        Self { agent: rule.agent.as_ref().map(text), tag: rule.tag.as_ref().map(text), ttl_s: rule.ttl_s }
+    }
+}
+
+impl From<&Policy> for Kept {
+    fn from(policy: &Policy) -> Self {
+        Self {
+            run_ttl_s: policy.ttl_s.filter(|ttl_s| *ttl_s > 0),
+            rules: policy.rules.iter().map(KeptRule::from).collect(),
+        }
+    }
+}
+
+/// Show the server's version, the principal that asks, and how long runs stay.
+#[utoipa::path(get, operation_id = "show_server", path = "/api/server", tag = "operations",
+    responses((status = 200, body = About, description = "As it is now"), (status = 403, body = Problem, description = "`forbidden`")))]
+async fn show(State(server): State<Server>, caller: Caller) -> Result<Reply<About>, Problem> {
+    caller.needs_all(Scope::Read)?;
+    let principal = Asker {
+        owner_id: caller.owner().as_str().to_owned(),
+        scopes: caller.0.principal.scopes.clone(),
+        expires_at: caller.0.expires_at.map(timestamp),
+        is_authenticated: !server.authenticator.is_off(),
+    };
+    let now = timestamp(server.timeline.clock().now());
+    let retention = Kept::from(server.retention.policy());
+    Ok(Reply(About { version: env!("CARGO_PKG_VERSION"), now, principal, retention }))
+}

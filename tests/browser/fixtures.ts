@@ -11,10 +11,13 @@ interface Fixtures {
   complaints: string[];
   /** Cuts make the browser log failed requests; a test that cuts says so. */
   allowsCuts: boolean;
+  /** Statuses of the server that a test means to see; the browser logs every refusal. */
+  allowsStatus: number[];
 }
 
 export const test = base.extend<Fixtures, { made: Server }>({
   allowsCuts: [false, { option: true }],
+  allowsStatus: [[], { option: true }],
   made: [
     async ({}, use) => {
       const made = await Server.start();
@@ -49,7 +52,7 @@ export const test = base.extend<Fixtures, { made: Server }>({
   },
   complaints: [
     // The page after the server, hence closed before it: a server that stops lets its readers finish first.
-    async ({ server, wire, page, allowsCuts }, use) => {
+    async ({ server, wire, page, allowsCuts, allowsStatus }, use) => {
       const complaints: string[] = [];
       const own = new Set([server.url, wire.url]);
       page.on("request", (request) => {
@@ -60,7 +63,8 @@ export const test = base.extend<Fixtures, { made: Server }>({
       page.on("console", (message) => {
         if (message.type() !== "error" && message.type() !== "warning") return;
         const isNetwork = message.text().startsWith("Failed to load resource: net::");
-        if (!(allowsCuts && isNetwork)) complaints.push(`console: ${message.text()}`);
+        const isMeant = allowsStatus.some((status) => message.text().includes(`a status of ${status} `));
+        if (!(allowsCuts && isNetwork) && !isMeant) complaints.push(`console: ${message.text()}`);
       });
       await page.addInitScript(() => {
         document.addEventListener("securitypolicyviolation", (event) =>

@@ -16,6 +16,7 @@ const loaders: Record<PageName, Loader> = {
   runs: () => import("./RunsPage.svelte"),
   run: () => import("./RunPage.svelte"),
   inbox: () => import("./InboxPage.svelte"),
+  sql: () => import("./SqlPage.svelte"),
   tokens: () => import("./TokensPage.svelte"),
 };
 

@@ -1,22 +1,23 @@
 /** The addresses of the UI, both ways. */
-export type PageName = "runs" | "run" | "inbox" | "tokens";
+export type PageName = "runs" | "run" | "inbox" | "sql" | "tokens";
 
-export type Route = { page: Exclude<PageName, "run"> } | { page: "run"; id: string } | { page: "missing" };
+export type Route = { page: PageName; id?: string } | { page: "missing" };
 
-/** Pages that are about nothing in particular, by their address. */
-const alone = new Map<string, Exclude<PageName, "run">>([
-  ["", "runs"],
-  ["runs", "runs"],
-  ["inbox", "inbox"],
-  ["tokens", "tokens"],
+/** The page of an address by its first part, and the page of one of its things by the second. */
+const pages = new Map<string, readonly [PageName, PageName?]>([
+  ["", ["runs"]],
+  ["runs", ["runs", "run"]],
+  ["inbox", ["inbox"]],
+  ["sql", ["sql"]],
+  ["tokens", ["tokens"]],
 ]);
 
 export function routeOf(path: string): Route {
   const [name = "", id = "", ...rest] = path.replace(/^\/|\/$/g, "").split("/");
-  const page = alone.get(name);
+  const [page, pageOfOne] = pages.get(name) ?? [];
   if (rest.length > 0 || page === undefined) return { page: "missing" };
   if (id === "") return { page };
-  return name === "runs" ? { page: "run", id: decode(id) } : { page: "missing" };
+  return pageOfOne === undefined ? { page: "missing" } : { page: pageOfOne, id: decode(id) };
 }
 
 export const runPath = (run_id: string): string => `/runs/${encodeURIComponent(run_id)}`;

@@ -25,7 +25,7 @@ const pages: Looked[] = [
   {
     name: "sql",
     path: `/sql?q=${encodeURIComponent(slow)}`,
-    ready: (page) => expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "2"),
+    ready: (page) => expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "4"),
   },
   {
     name: "",
@@ -36,6 +36,14 @@ const pages: Looked[] = [
     name: "",
     path: "/sql?q=select+nope",
     ready: (page) => expect(page.getByRole("alert")).toContainText("nope"),
+  },
+  {
+    name: "insights",
+    path: "/insights?from=24h",
+    ready: async (page) => {
+      await expect(page.getByRole("group", { name: "Runs by hour" })).toBeVisible();
+      await expect(page.getByText("Loading …")).toHaveCount(0);
+    },
   },
 ];
 

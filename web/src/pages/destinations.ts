@@ -35,6 +35,12 @@ export const destinations: readonly Destination[] = [
     isFirst: true,
   },
   {
+    href: "/insights",
+    name: "Insights",
+    drawing: "M2.5 13.5h11M4.5 11V8M8 11V4M11.5 11V6.5",
+    pages: ["insights"],
+  },
+  {
     href: "/tokens",
     name: "API tokens",
     drawing: "M6 7.5a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5ZM8 8.5l5-5m-2 2 1.5 1.5",

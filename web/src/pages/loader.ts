@@ -17,6 +17,7 @@ const loaders: Record<PageName, Loader> = {
   run: () => import("./RunPage.svelte"),
   inbox: () => import("./InboxPage.svelte"),
   sql: () => import("./SqlPage.svelte"),
+  insights: () => import("./InsightsPage.svelte"),
   tokens: () => import("./TokensPage.svelte"),
 };
 

@@ -1,5 +1,5 @@
 /** The addresses of the UI, both ways. */
-export type PageName = "runs" | "run" | "inbox" | "sql" | "tokens";
+export type PageName = "runs" | "run" | "inbox" | "sql" | "insights" | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 
@@ -9,6 +9,7 @@ const pages = new Map<string, readonly [PageName, PageName?]>([
   ["runs", ["runs", "run"]],
   ["inbox", ["inbox"]],
   ["sql", ["sql"]],
+  ["insights", ["insights"]],
   ["tokens", ["tokens"]],
 ]);
 

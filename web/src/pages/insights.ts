@@ -1,0 +1,89 @@
+import { literal, type Example, type QueryResult } from "../api/sql";
+import { numberOf } from "./sqlcells";
+
+/** How far back the figures look: as the address has it, in words, and for Postgres. */
+export const ranges = [
+  { id: "24h", name: "last day", interval: "24 hours", bucket: "hour", bucket_ms: 3_600_000, buckets: 24 },
+  { id: "7d", name: "last week", interval: "7 days", bucket: "day", bucket_ms: 86_400_000, buckets: 7 },
+  { id: "30d", name: "last month", interval: "30 days", bucket: "day", bucket_ms: 86_400_000, buckets: 30 },
+  { id: "90d", name: "last quarter", interval: "90 days", bucket: "day", bucket_ms: 86_400_000, buckets: 90 },
+] as const;
+
+export type Range = (typeof ranges)[number];
+
+export const rangeOf = (id: string | null): Range => ranges.find((each) => each.id === id) ?? ranges[1];
+
+/** One row of everything, beside the server's own queries. */
+export const figures = `select count(*) as runs, count(*) filter (where ended_at is not null) as ended,
+       count(*) filter (where status = 'failed') as failed,
+       round(percentile_cont(0.5) within group (order by duration_ms) filter (where ended_at is not null)) as p50_ms,
+       round(percentile_cont(0.95) within group (order by duration_ms) filter (where ended_at is not null)) as p95_ms,
+       sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens,
+       sum(cost_usd) as cost_usd, bool_or(cost_is_partial) as is_partial
+from runs where created_at > now() - interval '7 days' and role <> 'router'`;
+
+/** The agents there are to choose from. */
+export const agentsQuery = `select agent, count(*) as runs from runs
+where agent is not null and role <> 'router' and created_at > now() - interval '90 days'
+group by 1 order by 2 desc limit 100`;
+
+/** The query over another period, and over one agent only: its view is then the part of it that is the agent's. */
+export function narrowed(query: string, range: Range, agent: string): string {
+  const over = query
+    .replace("interval '7 days'", `interval '${range.interval}'`)
+    .replaceAll("date_trunc('day',", `date_trunc('${range.bucket}',`);
+  const view = /\bfrom (runs|tool_calls|model_calls|interrupts)\b/.exec(over)?.[1];
+  if (agent === "" || view === undefined) return over;
+  return `with ${view} as (select * from ${view} where agent = ${literal(agent)})\n${over}`;
+}
+
+export type Row = Record<string, unknown>;
+
+/** The rows by the names of their columns. */
+export const rowsOf = ({ columns, rows }: QueryResult): Row[] =>
+  rows.map((row) => Object.fromEntries(columns.map(({ name }, at) => [name, row[at]])));
+
+/** A time as Postgres writes it, in milliseconds since the epoch. */
+export function sqlTime(text: unknown): number | null {
+  if (typeof text !== "string") return null;
+  const ms = Date.parse(text.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00"));
+  return Number.isNaN(ms) ? null : ms;
+}
+
+/** The buckets of a period, also those in which nothing was; where rows are between them, only the rows'. */
+export function bucketsOf(rows: readonly Row[], range: Range, now_ms: number): number[] {
+  const found = [...new Set(rows.map((row) => sqlTime(row["day"])))]
+    .filter((ms) => ms !== null)
+    .sort((a, b) => a - b);
+  const last = now_ms - (now_ms % range.bucket_ms);
+  const all = Array.from(
+    { length: range.buckets + 1 },
+    (_, at) => last - (range.buckets - at) * range.bucket_ms,
+  );
+  return found.every((ms) => all.includes(ms)) ? all : found;
+}
+
+/** The values of a column by bucket, added up where a bucket has several rows; null where it has none. */
+export function valuesOf(
+  rows: readonly Row[],
+  buckets: readonly number[],
+  column: string,
+): (number | null)[] {
+  const sums = new Map<number, number>();
+  for (const row of rows) {
+    const ms = sqlTime(row["day"]);
+    const value = numberOf(row[column]);
+    if (ms !== null && value !== null) sums.set(ms, (sums.get(ms) ?? 0) + value);
+  }
+  return buckets.map((ms) => sums.get(ms) ?? null);
+}
+
+const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
+const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+
+export const bucketName = (ms: number, range: Range): string =>
+  (range.bucket === "hour" ? hour : day).format(ms);
+
+/** Queries by their ids. */
+export const byId = (examples: readonly Example[]): Map<string, Example> =>
+  new Map(examples.filter(({ group }) => group === "insights").map((each) => [each.id, each]));

@@ -38,6 +38,26 @@ const pages: Looked[] = [
     ready: (page) => expect(page.getByRole("alert")).toContainText("nope"),
   },
   {
+    name: "",
+    path: "/threads",
+    ready: (page) => expect(page.locator("[data-thread=weekend]")).toContainText("3"),
+  },
+  {
+    name: "thread",
+    path: "/threads/weekend",
+    ready: (page) => expect(page.getByText("Both days are clear")).toBeVisible(),
+  },
+  {
+    name: "",
+    path: "/threads/weekend?tab=runs",
+    ready: (page) => expect(page.locator("tr[data-run]")).toHaveCount(3),
+  },
+  {
+    name: "checkpoint",
+    path: "/threads/weekend?tab=checkpoints&checkpoint=1f0c0002",
+    ready: (page) => expect(page.getByRole("button", { name: "Fork from here" })).toBeVisible(),
+  },
+  {
     name: "insights",
     path: "/insights?from=24h",
     ready: async (page) => {

@@ -55,7 +55,7 @@ test("the palette leads to pages, runs and commands with the keyboard alone", as
   await expect(field).toBeFocused();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  await expect(page).toHaveURL(`${server.url}/inbox`);
+  await expect(page).toHaveURL(`${server.url}/threads`);
   await page.keyboard.press("Control+k");
   await expect(field).toBeFocused();
   await page.keyboard.press("Escape");

@@ -29,8 +29,55 @@ async function dayOfRuns(producer: Producer): Promise<void> {
   }
 }
 
+/** A run of a thread: what was asked, and the answer. */
+export async function say(producer: Producer, thread_id: string, asked: string, answer: string): Promise<string> {
+  const run_id = await producer.createRun({ title: asked, thread_id, agent: "planner" });
+  const parts = (text: string) => [{ type: "text", text }];
+  await producer.emit(
+    run_id,
+    { type: "message.completed", span_id: "u1", payload: { role: "user", content: parts(asked) } },
+    { type: "message.completed", span_id: "a1", payload: { role: "assistant", content: parts(answer) } },
+    { type: "run.completed", payload: { output: { text: answer } } },
+  );
+  return run_id;
+}
+
+export async function put(producer: Producer, path: string, body: unknown): Promise<void> {
+  const response = await fetch(producer.url() + path, {
+    method: "PUT",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+}
+
+async function conversation(producer: Producer): Promise<void> {
+  const said: [string, string][] = [
+    ["Where should we go next weekend?", "**Lisbon.** Both days are clear:\n\n- 24 °C\n- no wind"],
+    ["And by train?", "Porto, 3 h from here by the night train."],
+    ["Book it.", "Booked for Saturday. The tickets are in `tickets.pdf`."],
+  ];
+  for (const [asked, answer] of said) await say(producer, "weekend", asked, answer);
+  const messages = said.flatMap(([user, assistant]) => [
+    { role: "user", content: user },
+    { role: "assistant", content: assistant },
+  ]);
+  for (const step of [0, 1, 2]) {
+    const value = messages.slice(0, 2 * step + 2).map(({ role, content }) => ({ role, content: content.slice(0, 40) }));
+    await put(producer, `/api/threads/weekend/checkpoints/1f0c000${step}`, {
+      parent_id: step === 0 ? null : `1f0c000${step - 1}`,
+      checkpoint: { t: "json", b: btoa(JSON.stringify({ v: 1, step })) },
+      metadata: { source: step === 0 ? "input" : "loop", step },
+      versions: { messages: step },
+      blobs: { messages: { version: step, t: "json", b: Buffer.from(JSON.stringify(value)).toString("base64") } },
+    });
+  }
+  await put(producer, "/api/threads/weekend", { metadata: { customer: "Anna", topic: "travel" } });
+}
+
 /** A log with something for every page. */
 export async function stock(producer: Producer): Promise<void> {
   await tripRun(producer, true);
   await dayOfRuns(producer);
+  await conversation(producer);
 }

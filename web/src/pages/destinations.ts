@@ -21,6 +21,12 @@ export const destinations: readonly Destination[] = [
     isFirst: true,
   },
   {
+    href: "/threads",
+    name: "Threads",
+    drawing: "M2.5 3h8v6h-5l-3 2.5ZM12.5 6h1v7.5L11 11.5H7",
+    pages: ["threads", "thread"],
+  },
+  {
     href: "/inbox",
     name: "Inbox",
     drawing: "M2.5 9.5h3l1 2h3l1-2h3M4 3.5h8l1.5 6v3h-11v-3Z",

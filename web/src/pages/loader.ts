@@ -15,6 +15,8 @@ type Loader = () => Promise<{ default: Component<PageProps> }>;
 const loaders: Record<PageName, Loader> = {
   runs: () => import("./RunsPage.svelte"),
   run: () => import("./RunPage.svelte"),
+  threads: () => import("./ThreadsPage.svelte"),
+  thread: () => import("./ThreadPage.svelte"),
   inbox: () => import("./InboxPage.svelte"),
   sql: () => import("./SqlPage.svelte"),
   insights: () => import("./InsightsPage.svelte"),

@@ -1,5 +1,5 @@
 /** The addresses of the UI, both ways. */
-export type PageName = "runs" | "run" | "inbox" | "sql" | "insights" | "tokens";
+export type PageName = "runs" | "run" | "threads" | "thread" | "inbox" | "sql" | "insights" | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 
@@ -7,6 +7,7 @@ export type Route = { page: PageName; id?: string } | { page: "missing" };
 const pages = new Map<string, readonly [PageName, PageName?]>([
   ["", ["runs"]],
   ["runs", ["runs", "run"]],
+  ["threads", ["threads", "thread"]],
   ["inbox", ["inbox"]],
   ["sql", ["sql"]],
   ["insights", ["insights"]],
@@ -22,6 +23,8 @@ export function routeOf(path: string): Route {
 }
 
 export const runPath = (run_id: string): string => `/runs/${encodeURIComponent(run_id)}`;
+
+export const threadPath = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
 
 /** The list of runs with a filter. */
 export const runsPath = (filter: Record<string, string>): string => `/${searchWith("", filter)}`;

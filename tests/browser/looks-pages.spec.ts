@@ -2,8 +2,8 @@ import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Page } from "@playwright/test";
 import { violations } from "./axe.ts";
-import { expect, test } from "./fixtures.ts";
-import { stock } from "./stock.ts";
+import { expect } from "./fixtures.ts";
+import { stock, test } from "./stock.ts";
 
 test.use({ allowsStatus: [422] });
 
@@ -40,7 +40,7 @@ const pages: Looked[] = [
   {
     name: "",
     path: "/threads",
-    ready: (page) => expect(page.locator("[data-thread=weekend]")).toContainText("3"),
+    ready: (page) => expect(page.locator("[data-thread=weekend]")).toContainText("Anna"),
   },
   {
     name: "thread",
@@ -56,6 +56,16 @@ const pages: Looked[] = [
     name: "checkpoint",
     path: "/threads/weekend?tab=checkpoints&checkpoint=1f0c0002",
     ready: (page) => expect(page.getByRole("button", { name: "Fork from here" })).toBeVisible(),
+  },
+  {
+    name: "",
+    path: "/sessions",
+    ready: (page) => expect(page.locator("[data-session]")).toHaveCount(2),
+  },
+  {
+    name: "session",
+    path: "/sessions?tab=saved&name=weekend-2026",
+    ready: (page) => expect(page.getByRole("button", { name: "Restore here" })).toBeVisible(),
   },
   {
     name: "insights",

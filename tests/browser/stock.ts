@@ -1,5 +1,35 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test as base } from "./fixtures.ts";
 import type { Producer } from "./producer.ts";
+import { Server, startAndStop_ms } from "./server.ts";
 import { tripRun } from "./trip.ts";
+
+const config = `
+[channels.web]
+agent = "echo"
+
+[agents.echo]
+model = "echo"
+`;
+
+/** The server has an agent of its own, which says what it is told, and a channel to it. */
+export const test = base.extend({
+  server: [
+    async ({ made }, use) => {
+      const file = join(made.folder, "config.toml");
+      await writeFile(file, config);
+      const server = await Server.start(made, { flags: ["--config", file] });
+      try {
+        await use(server);
+        await server.stop();
+      } finally {
+        await server.remove();
+      }
+    },
+    { scope: "test", timeout: startAndStop_ms },
+  ],
+});
 
 const hour_ms = 3_600_000;
 const titles = ["Plan a weekend in Lisbon", "Summarise the week's tickets", "Import the catalogue", "Delete old branches"];
@@ -42,12 +72,12 @@ export async function say(producer: Producer, thread_id: string, asked: string, 
   return run_id;
 }
 
-export async function put(producer: Producer, path: string, body: unknown): Promise<void> {
-  const response = await fetch(producer.url() + path, {
-    method: "PUT",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
+export const put = (producer: Producer, path: string, body: unknown) => send(producer, "PUT", path, body);
+export const post = (producer: Producer, path: string, body: unknown) => send(producer, "POST", path, body);
+
+async function send(producer: Producer, method: string, path: string, body: unknown): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(producer.url() + path, { method, headers, body: JSON.stringify(body) });
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
 }
 
@@ -75,9 +105,22 @@ async function conversation(producer: Producer): Promise<void> {
   await put(producer, "/api/threads/weekend", { metadata: { customer: "Anna", topic: "travel" } });
 }
 
+/** What somebody writes in a chat of the channel. */
+export async function write(producer: Producer, chat_id: string, text: string): Promise<void> {
+  const response = await fetch(`${producer.url()}/api/channels/web/messages`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ chat_id, user_id: "ann", text }),
+  });
+  if (response.status !== 202) throw new Error(`a message: ${response.status} ${await response.text()}`);
+}
+
 /** A log with something for every page. */
 export async function stock(producer: Producer): Promise<void> {
   await tripRun(producer, true);
   await dayOfRuns(producer);
   await conversation(producer);
+  for (const chat of ["door", "desk"]) await write(producer, chat, "Is anybody there?");
+  const saved = { name: "weekend-2026", thread_id: "weekend", description: "As it was on Friday" };
+  await post(producer, "/api/saved-sessions", saved);
 }

@@ -34,6 +34,12 @@ export const destinations: readonly Destination[] = [
     isFirst: true,
   },
   {
+    href: "/sessions",
+    name: "Sessions",
+    drawing: "M2.5 3.5h11v7h-6l-3 2.5v-2.5h-2ZM5 6h6M5 8.2h4",
+    pages: ["sessions", "session"],
+  },
+  {
     href: "/sql",
     name: "SQL",
     drawing: "M3 4.5c0-2.7 10-2.7 10 0v7c0 2.7-10 2.7-10 0ZM3 4.5c0 2.7 10 2.7 10 0M3 8c0 2.7 10 2.7 10 0",

@@ -9,20 +9,16 @@ export interface PageProps {
   onrefused: () => void;
 }
 
-type Loader = () => Promise<{ default: Component<PageProps> }>;
+export type Loader = () => Promise<{ default: Component<PageProps> }>;
 
-/** Each page is a file of its own, loaded when it is opened. */
-const loaders: Record<PageName, Loader> = {
-  runs: () => import("./RunsPage.svelte"),
-  run: () => import("./RunPage.svelte"),
-  threads: () => import("./ThreadsPage.svelte"),
-  thread: () => import("./ThreadPage.svelte"),
-  inbox: () => import("./InboxPage.svelte"),
-  sql: () => import("./SqlPage.svelte"),
-  insights: () => import("./InsightsPage.svelte"),
-  tokens: () => import("./TokensPage.svelte"),
-};
+/** Each page is a file of its own, loaded when it is opened. The browser keeps what was loaded once. */
+export async function loadPage(page: PageName): Promise<Component<PageProps>> {
+  return (await loaderOf(page)).default;
+}
 
-/** The browser keeps what was loaded once. */
-export const loadPage = async (page: PageName): Promise<Component<PageProps>> =>
-  (await loaders[page]()).default;
+async function loaderOf(page: PageName) {
+  if (page === "runs") return import("./RunsPage.svelte");
+  if (page === "run") return import("./RunPage.svelte");
+  // Where the others are is a file too: the first page does not wait for all their names.
+  return (await import("./further")).further[page]();
+}

@@ -1,5 +1,6 @@
 /** The addresses of the UI, both ways. */
-export type PageName = "runs" | "run" | "threads" | "thread" | "inbox" | "sql" | "insights" | "tokens";
+export type PageName =
+  "runs" | "run" | "threads" | "thread" | "inbox" | "sessions" | "session" | "sql" | "insights" | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 
@@ -9,6 +10,7 @@ const pages = new Map<string, readonly [PageName, PageName?]>([
   ["runs", ["runs", "run"]],
   ["threads", ["threads", "thread"]],
   ["inbox", ["inbox"]],
+  ["sessions", ["sessions", "session"]],
   ["sql", ["sql"]],
   ["insights", ["insights"]],
   ["tokens", ["tokens"]],
@@ -25,6 +27,8 @@ export function routeOf(path: string): Route {
 export const runPath = (run_id: string): string => `/runs/${encodeURIComponent(run_id)}`;
 
 export const threadPath = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
+
+export const sessionPath = (session_id: string): string => `/sessions/${encodeURIComponent(session_id)}`;
 
 /** The list of runs with a filter. */
 export const runsPath = (filter: Record<string, string>): string => `/${searchWith("", filter)}`;

@@ -1,0 +1,14 @@
+import type { Loader } from "./loader";
+import type { PageName } from "./routes";
+
+/** The pages that are not opened first, with the names of their files. */
+export const further: Record<Exclude<PageName, "runs" | "run">, Loader> = {
+  threads: () => import("./ThreadsPage.svelte"),
+  thread: () => import("./ThreadPage.svelte"),
+  inbox: () => import("./InboxPage.svelte"),
+  sessions: () => import("./SessionsPage.svelte"),
+  session: () => import("./SessionPage.svelte"),
+  sql: () => import("./SqlPage.svelte"),
+  insights: () => import("./InsightsPage.svelte"),
+  tokens: () => import("./TokensPage.svelte"),
+};

@@ -17,7 +17,7 @@ test("a tool's call is one thing: what it was given, what came out, why it faile
   await page.goto(`${server.url}/runs/${run_id}`);
   await expectState(page, "ended");
   // Arguments and errors are read without opening anything.
-  await expect(rowOf(page, "weather")).toContainText("city: Lisbon, days: 2");
+  await expect(rowOf(page, "weather")).toContainText(`city: "Lisbon", days: 2`);
   await expect(rowOf(page, "search_flights").first()).toContainText("the airline's service answered 503");
 
   await rowOf(page, "weather").click();

@@ -1,4 +1,5 @@
-import { Runs, Transport, type RunEvent } from "@runreel/client";
+import { Runs, Transport, type components, type RunEvent } from "@runreel/client";
+import { runPath } from "./paths";
 import { authorization } from "./token";
 
 /** The server that the page came from, asked with the tab's token, whatever it is by then. */
@@ -10,16 +11,38 @@ export const transport = new Transport({
 
 export const runs = new Runs(transport);
 
-/** The event that follows the one with this id; `null` when retention has removed it. */
-export async function eventAfter(
+/** A page of the index of a run, which ends before the seq `before`; without it, the newest. */
+export function indexOf(
   run_id: string,
-  after: string,
-  seq: number,
+  before: number | null,
+  limit: number,
   signal?: AbortSignal,
-): Promise<RunEvent | null> {
-  const page = await runs.events(run_id, { after, limit: 1 }, signal);
-  const first = page.events[0];
-  return first?.seq === seq ? first : null;
+): Promise<components["schemas"]["EventIndex"]> {
+  const query = { view: "index", before, limit };
+  return transport.json(`${runPath(run_id)}/events`, { query, signal });
+}
+
+/** As many events as one request may ask for. */
+export const seqs_max = 1_000;
+
+/** These events whole, as far as the log has them. */
+export async function eventsAt(
+  run_id: string,
+  seqs: readonly number[],
+  signal?: AbortSignal,
+): Promise<RunEvent[]> {
+  const found: RunEvent[] = [];
+  let left = [...seqs].sort((a, b) => a - b).slice(0, seqs_max);
+  while (left.length > 0) {
+    const query = { seqs: left.join(",") };
+    const page = await transport.json<{ events: RunEvent[]; has_more: boolean; next_after: number }>(
+      `${runPath(run_id)}/events`,
+      { query, signal },
+    );
+    found.push(...page.events);
+    left = page.has_more ? left.filter((seq) => seq > page.next_after) : [];
+  }
+  return found;
 }
 
 /** The whole log, one event a line, as a file's bytes. */

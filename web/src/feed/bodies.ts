@@ -1,6 +1,6 @@
 /**
- * The events' own JSON, kept for the detail pane within a bound and forgotten oldest first. What is no
- * longer here is one request away: events never change.
+ * Events' own JSON: of those that came whole, and of those that were looked at. Kept within a bound and forgotten oldest
+ * first; what is no longer here is one request away, since events never change.
  */
 export class Bodies {
   readonly #bytes = new Map<number, string>();
@@ -10,10 +10,9 @@ export class Bodies {
   #chars = 0;
 
   constructor(
-    readonly chars_max = 16_000_000,
+    readonly chars_max = 8_000_000,
     readonly one_chars_max = 64_000,
   ) {}
-
   put(seq: number, bytes: string): void {
     if (bytes.length > this.one_chars_max || this.#bytes.has(seq)) return;
     this.#bytes.set(seq, bytes);

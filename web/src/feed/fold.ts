@@ -1,30 +1,19 @@
-import { isEvent, type Gap, type Received, type RunEvent, type RunStatus } from "@runreel/client";
+import type { Gap, RunEvent, RunStatus, StreamEvent } from "@runreel/client";
 import { familyOf, Interrupts, isTerminal, statusAfter, Texts } from "@runreel/client/fold";
 import { Bodies } from "./bodies";
-import { Facts } from "./facts";
-import { atMs, titleOf } from "./read";
+import type { EventRow } from "./row";
 import { Spans } from "./spans";
 
-/** What the list shows of an event, and no more: the body stays out until it is opened. */
-export interface EventRow {
-  seq: number;
-  at_ms: number;
-  type: string;
-  span_id: string | null;
-  title: string;
-  tone: "plain" | "warn" | "error";
-}
-
 /**
- * A run as its frames tell it. `take` is a pure fold (no clock, no network, no randomness): the same frames
- * give the same view. It grows in place, because a copy of 100 000 rows per event would be the whole cost.
+ * A run as its frames and the pages of its index tell it. Taking one is a pure fold (no clock, no network, no
+ * randomness): the same rows give the same view. It grows in place, because a copy of 100 000 rows per event would be
+ * the whole cost.
  */
 export class RunView {
   readonly rows: EventRow[] = [];
   readonly spans = new Spans();
   readonly texts = new Texts();
-  readonly bodies = new Bodies();
-  readonly facts = new Facts();
+  readonly bodies: Bodies;
   readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
   /** How many events each family has. */
@@ -39,13 +28,28 @@ export class RunView {
   messages = 0;
   /** Events that name a child run: when it grows, there is something new to know of the children. */
   children = 0;
+  /** The last event that tells what went wrong, and the last message that is an answer. */
+  error: EventRow | null = null;
+  answer: EventRow | null = null;
+  /** The first event that came whole: of those before, texts and interrupts are as short as their titles. */
+  whole_from = Infinity;
   ended = false;
   /** The log was read to its end at least once: what is open then is open now. */
   caughtUp = false;
-  #types = new Map<string, string>();
 
-  take({ event, data }: Received): void {
-    if (isEvent(event)) return this.#event(event, data);
+  constructor(bodies = new Bodies()) {
+    this.bodies = bodies;
+  }
+
+  /** The next event, which came whole. */
+  take(row: EventRow, event: RunEvent, data: string): void {
+    this.whole_from = Math.min(this.whole_from, event.seq);
+    this.bodies.put(event.seq, data);
+    this.#take(row, event);
+  }
+
+  /** What is not in the log: tokens, and what the stream says of itself. */
+  takeFrame(event: Exclude<StreamEvent, RunEvent>): void {
     switch (event.type) {
       case "message.snapshot":
         return this.texts.snapshot(event);
@@ -68,6 +72,34 @@ export class RunView {
     }
   }
 
+  /** The next event, of which the index tells. */
+  takeRow(row: EventRow): void {
+    this.#take(row, stubOf(row));
+  }
+
+  /** Goes on as a view of the run's end does, of which these rows are the beginning. */
+  join(end: RunView): void {
+    const texts = end.texts.done.filter((text) => (text.seq ?? 0) >= end.whole_from);
+    for (const row of end.rows) {
+      if (row.seq <= this.last_seq) continue;
+      if (row.seq < end.whole_from) this.takeRow(row);
+      else {
+        while (texts[0]?.seq === row.seq) this.texts.done.push(texts.shift() as (typeof texts)[number]);
+        this.#take(row, null);
+      }
+    }
+    for (const [id, text] of end.texts.open) this.texts.open.set(id, text);
+    for (const [id, asked] of end.interrupts.open) this.interrupts.open.set(id, asked);
+    for (const [id, by] of end.interrupts.closed) {
+      this.interrupts.open.delete(id);
+      this.interrupts.closed.set(id, by);
+    }
+    this.gaps.push(...end.gaps);
+    this.whole_from = end.whole_from;
+    this.ended = end.ended;
+    this.caughtUp = end.caughtUp;
+  }
+
   /** The index of the row of `seq`, or of the first one after it. */
   indexOf(seq: number): number {
     let low = 0;
@@ -80,54 +112,50 @@ export class RunView {
     return low;
   }
 
-  #event(event: RunEvent, bytes: string): void {
-    const row = this.#row(event);
+  #take(row: EventRow, event: RunEvent | null): void {
     this.rows.push(row);
-    this.bodies.put(event.seq, bytes);
-    this.spans.take(event);
-    this.texts.event(event);
-    this.interrupts.take(event);
-    this.facts.take(event);
-    this.last_seq = event.seq;
+    this.spans.take(row);
+    if (event !== null) {
+      this.texts.event(event);
+      this.interrupts.take(event);
+    }
+    this.last_seq = row.seq;
     this.last_at_ms = Math.max(this.last_at_ms, row.at_ms);
     const family = familyOf(row.type);
     this.families.set(family, (this.families.get(family) ?? 0) + 1);
-    if (row.tone === "error") this.errors += 1;
-    if (event.type === "tool.started") this.tools += 1;
-    if (event.type === "message.completed") this.messages += 1;
+    if (row.level === "error") {
+      this.errors += 1;
+      // How the run failed is told last, and often in fewer words.
+      if (row.title !== "" || this.error === null) this.error = row;
+    }
+    if (row.type === "tool.started") this.tools += 1;
+    if (row.type === "message.completed") {
+      this.messages += 1;
+      if (roleOf(row) === "assistant") this.answer = row;
+    }
     if (family === "worker") this.children += 1;
     // A run that is told of late began with the first thing that happened in it.
     if (this.started_ms !== null) this.started_ms = Math.min(this.started_ms, row.at_ms);
-    const status = statusAfter(event.type);
+    const status = statusAfter(row.type);
     if (status === null) return;
     this.status = status;
-    if (event.type === "run.started") this.started_ms = row.at_ms;
+    if (row.type === "run.started") this.started_ms = row.at_ms;
     if (isTerminal(status)) this.ended_ms = row.at_ms;
-  }
-
-  #row(event: RunEvent): EventRow {
-    const type = this.#shared(event.type);
-    return {
-      seq: event.seq,
-      at_ms: atMs(event.at),
-      type,
-      span_id: event.span_id ?? null,
-      title: titleOf(type, event.payload),
-      tone: toneOf(type),
-    };
-  }
-
-  /** One copy of each type's name instead of one per event. */
-  #shared(type: string): string {
-    const known = this.#types.get(type);
-    if (known !== undefined) return known;
-    if (this.#types.size < 1000) this.#types.set(type, type);
-    return type;
   }
 }
 
-function toneOf(type: string): EventRow["tone"] {
-  if (type.endsWith(".failed") || type === "log.error") return "error";
-  if (type === "log.warn" || type === "run.cancelled" || familyOf(type) === "interrupt") return "warn";
-  return "plain";
+/** Who said it: the index writes everybody but the assistant before what was said. */
+const roleOf = (row: EventRow): string =>
+  /^(user|system|tool|developer|human): /.exec(row.title)?.[1] ?? "assistant";
+
+/** An event of which only its row is here, as far as texts and interrupts are made of it. */
+function stubOf(row: EventRow): RunEvent | null {
+  const { type, title } = row;
+  const family = familyOf(type);
+  const isText = (family === "message" || family === "reasoning") && /\.(completed|failed)$/.test(type);
+  if (!isText && family !== "interrupt" && statusAfter(type) === null) return null;
+  const role = roleOf(row);
+  const text = role === "assistant" ? title : title.slice(role.length + 2);
+  const payload = family === "interrupt" ? { decision: title.split(" ")[0] } : { role, text };
+  return { ...row, run_id: "", role: "agent", payload } as unknown as RunEvent;
 }

@@ -1,77 +1,49 @@
-import {
-  EventStream,
-  RunreelError,
-  type Connection,
-  type Order,
-  type Received,
-  type StreamOptions,
-} from "@runreel/client";
-import { transport } from "../api/client";
-import { followVisibility } from "./visibility";
+import type { Connection, Order, Received } from "@runreel/client";
 
 export interface FollowerOptions {
   path: (cursor: string | null) => string;
   order: Order;
+  /** What the first connection waits for; a refusal of it is one of the stream. */
+  begin?: () => Promise<void>;
   take: (received: Received) => void;
   /** Called at most once per drawn frame, however many events came in between. */
   commit: () => void;
   changed: (connection: Connection) => void;
 }
 
-/** A slice of work between two looks at the screen. */
-const slice_ms = 12;
-
-/** A stream bound to this tab: its visibility, its token, its frames. Returns the stream and the undo. */
-export function follow(options: FollowerOptions): { stream: EventStream; stop: () => void } {
-  let isScheduled = false;
-  let isStopped = false;
-  const commit = () => {
-    isScheduled = false;
-    if (!isStopped) options.commit();
-  };
-  const schedule = () => {
-    if (isScheduled) return;
-    isScheduled = true;
-    // A hidden tab draws no frames, yet its title and counts should stay true.
-    if (document.visibilityState === "hidden") setTimeout(commit, 250);
-    else requestAnimationFrame(commit);
-  };
-  const { order } = options;
-  const open: StreamOptions["open"] = (cursor, init) => transport.open(options.path(cursor), init);
-  const stream = new EventStream({ open, order });
-  const unsubscribe = stream.status.subscribe(() => options.changed(stream.status.getSnapshot()));
-  const read = async () => {
-    let since = performance.now();
-    for await (const batch of stream.batches()) {
-      for (const received of batch) options.take(received);
-      schedule();
-      if (performance.now() - since < slice_ms) continue;
-      await breath();
-      since = performance.now();
-    }
-  };
-  read().catch((error: unknown) => {
-    // A refusal is in the stream's status.
-    if (!(error instanceof RunreelError)) throw error;
-  });
-  const unfollow = followVisibility(stream);
-  const stop = () => {
-    isStopped = true;
-    unfollow();
-    unsubscribe();
-    stream.close();
-  };
-  return { stream, stop };
+export interface Following {
+  stream: { retryNow: () => void };
+  stop: () => void;
 }
 
-/** Lets the browser draw: a macrotask, without the 4 ms that nested timers are held back. */
-function breath(): Promise<void> {
-  return new Promise((resolve) => {
-    const channel = new MessageChannel();
-    channel.port1.onmessage = () => {
-      channel.port1.close();
-      resolve();
-    };
-    channel.port2.postMessage(null);
-  });
+const again_ms = 1_000;
+
+/** Reads a stream until it is stopped. What reads it is loaded meanwhile: no page needs it to be drawn. */
+export function follow(options: FollowerOptions): Following {
+  let reading: Following | null = null;
+  let isStopped = false;
+  // Begins at once; a reader that comes to it later asks for the same, and again when it has failed.
+  let first = options.begin?.();
+  first?.catch(() => undefined);
+  const begin = async () => {
+    const asked = first ?? options.begin?.();
+    first = undefined;
+    await asked;
+  };
+  const load = async () => {
+    try {
+      const { read } = await import("./reader");
+      if (!isStopped) reading = read({ ...options, begin });
+    } catch {
+      if (!isStopped) setTimeout(load, again_ms);
+    }
+  };
+  void load();
+  return {
+    stream: { retryNow: () => reading?.stream.retryNow() },
+    stop: () => {
+      isStopped = true;
+      reading?.stop();
+    },
+  };
 }

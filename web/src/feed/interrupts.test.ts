@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { Interrupts } from "@runreel/client/fold";
 import { RunView } from "./fold";
 import { askedBy } from "./interrupts";
-import { event, told } from "./testing";
+import { event, tell, told } from "./testing";
 
 const requested = (seq: number, span_id: string, payload: unknown = {}) =>
   event(seq, "interrupt.requested", { span_id, payload });
@@ -11,9 +11,9 @@ const requested = (seq: number, span_id: string, payload: unknown = {}) =>
 describe("open interrupts", () => {
   test("the view shows them once the log has been read to its end, not while it is replayed", () => {
     const view = new RunView();
-    view.take(told(requested(1, "a")));
+    tell(view, told(requested(1, "a")));
     expect(view.caughtUp).toBe(false);
-    view.take(told({ type: "stream.caught_up", last_seq: 1, cursor: null }));
+    tell(view, told({ type: "stream.caught_up", last_seq: 1, cursor: null }));
     expect(view.caughtUp).toBe(true);
     expect([...view.interrupts.open.keys()]).toEqual(["a"]);
   });

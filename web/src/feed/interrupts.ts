@@ -1,6 +1,6 @@
 import type { Interrupt } from "@runreel/client/fold";
 import { fields, textOf } from "@runreel/client/fold";
-import { atMs, titleOf } from "./read";
+import { atMs } from "./read";
 
 /** What a person reads of an interrupt. */
 export interface Asked {
@@ -28,7 +28,9 @@ export function askedBy({ payload, prompt, expires_at }: Interrupt): Asked {
     ...details
   } = fields(payload);
   const isEditable = Array.isArray(allowed_decisions) && allowed_decisions.includes("edit");
-  const told = prompt || textOf(payload) || titleOf("interrupt.requested", payload);
+  const { title, name, message, question, reason } = details;
+  const words = [prompt, payload, title, name, message, question, reason].map(textOf);
+  const told = words.find((text) => text);
   const json = JSON.stringify(payload);
   return {
     prompt: told || json.slice(0, short_chars),

@@ -1,84 +1,108 @@
 import {
+  isEvent,
   RunOrder,
   RunreelError,
   type Connection,
-  type EventStream,
   type Problem,
   type Run,
   type RunEvent,
   type RunStatus,
-  type Timeline,
 } from "@runreel/client";
-import { isTerminal } from "@runreel/client/fold";
-import { eventAfter, runs } from "../api/client";
+import { fields, isTerminal } from "@runreel/client/fold";
+import { eventsAt, indexOf, runs } from "../api/client";
+import { Children } from "./children.svelte";
+import { rowsBetween } from "./earlier";
 import { RunView } from "./fold";
-import { follow } from "./follower";
+import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 import { LeaseWatch } from "./lease";
 import { atMs } from "./read";
-import { treeOfTimeline } from "./spans";
+import { rowsOf } from "./row";
 import type { SpanTree } from "./tree";
+import type { Usage } from "./usage.svelte";
 
-const children_max = 200;
-/** Between two looks at children that go on; and after an event that tells of them. */
-const children_ms = 5_000;
-const soon_ms = 300;
+/** Rows of the first page: a screen of them, and what it takes to go on from there. */
+const first_rows = 1_000;
+/** So many rows are read unasked. */
+export const rows_max = 200_000;
 
 /**
- * One run on the screen. The view is plain data that grows in place; `version` is the only thing that
+ * One run on the screen. Its index is read from the newest page on, payloads only when they are looked at, and what
+ * comes from then on arrives whole. The view is plain data that grows in place; `version` is the only thing that
  * components watch, and it moves once per drawn frame.
  */
 export class RunStore {
   readonly run_id: string;
-  readonly view = new RunView();
   version = $state(0);
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
   run = $state.raw<Run | null>(null);
-  timeline = $state.raw<Timeline | null>(null);
   problem = $state.raw<Problem | null>(null);
-  children = $state.raw<Run[]>([]);
-  #firstTree: SpanTree | null = null;
-  readonly #order = new RunOrder();
-  #stream: EventStream | null = null;
+  /** Rows that are there but are not read before somebody asks. */
+  rest = $state(0);
+  isComplete = $state(false);
+  readonly children: Children;
+  /** What is shown; the end of the run until its beginning has been read, or the beginning until it reaches the end. */
+  view = new RunView();
+  /** What the stream tells goes here. */
+  #end = this.view;
+  #order = new RunOrder();
+  #stream: Following["stream"] | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   readonly #leases = new LeaseWatch(() => this.#look());
   #childEvents = 0;
-  #childrenTimer: ReturnType<typeof setTimeout> | null = null;
+  #more: (() => void) | null = null;
+  /** Loaded with the first page: nothing comes whole before it. */
+  #rowOf: typeof import("./whole").rowOf = () => {
+    throw new Error("an event before the index");
+  };
 
-  constructor(run_id: string) {
+  /** Calls of models that came since the page was opened. */
+  calls = 0;
+  #usage: Promise<Usage> | null = null;
+
+  /** `fromStart`: shown from its beginning, also while it goes on. */
+  constructor(
+    run_id: string,
+    readonly fromStart = false,
+  ) {
     this.run_id = run_id;
+    this.children = new Children(run_id, this.#abort.signal);
   }
 
   start(): void {
+    const order = () => this.#order;
     const { stream, stop } = follow({
       path: () => `/api/stream/runs/${this.run_id}`,
-      order: this.#order,
+      begin: () => this.#begin(),
+      order: {
+        get cursor() {
+          return order().cursor;
+        },
+        take: (event, id) => order().take(event, id),
+        skipTo: (seq) => order().skipTo(seq),
+        caughtUp: (last_seq) => order().caughtUp(last_seq),
+      },
       take: (received) => {
-        this.view.take(received);
+        const { event, data } = received;
+        if (isEvent(event)) {
+          this.#end.take(this.#rowOf(event), event, data);
+          if ("usage" in fields(event.payload)) this.calls += 1;
+        } else this.#end.takeFrame(event);
         // What was asked before is in the list already.
-        if (this.view.caughtUp) hear(received.event.type);
+        if (this.#end.caughtUp) hear(received.event.type);
       },
       commit: () => this.#commit(),
       changed: (connection) => this.#changed(connection),
     });
     this.#stream = stream;
     this.#undo = stop;
-    void this.#describe();
-  }
-
-  #commit(): void {
-    this.version += 1;
-    if (this.view.children === this.#childEvents) return;
-    this.#childEvents = this.view.children;
-    // The first look is that of `#describe`.
-    if (this.run !== null && this.view.caughtUp) this.#lookLater(soon_ms);
   }
 
   stop(): void {
     this.#abort.abort();
-    if (this.#childrenTimer !== null) clearTimeout(this.#childrenTimer);
     this.#leases.stop();
+    this.children.stop();
     this.#undo?.();
   }
 
@@ -86,97 +110,145 @@ export class RunStore {
     this.#stream?.retryNow();
   }
 
+  /** Reads the rows that were left. */
+  readRest(): void {
+    this.#more?.();
+  }
+
   /** What the feed tells is older than what the server told, until it has passed that. */
   get #isBehind(): boolean {
-    return this.run !== null && this.view.last_seq < this.run.last_seq && !this.view.caughtUp;
+    return this.run !== null && this.#end.last_seq < this.run.last_seq && !this.#end.caughtUp;
   }
 
   get status(): RunStatus {
     const told = this.run?.status;
-    return (this.#isBehind ? told : this.view.status) ?? told ?? "queued";
+    return (this.#isBehind ? told : this.#end.status) ?? told ?? "queued";
   }
 
   /** Its producer was silent for longer than its lease, and nothing came since that was found out. */
   get isStalled(): boolean {
     const told = this.run;
-    return told !== null && told.stalled && !isTerminal(this.status) && this.view.last_seq <= told.last_seq;
+    return told !== null && told.stalled && !isTerminal(this.status) && this.last_seq <= told.last_seq;
   }
 
   get started_ms(): number | null {
     const told = this.run?.started_at ? atMs(this.run.started_at) : null;
-    return (this.#isBehind ? told : this.view.started_ms) ?? told;
+    const seen = this.view.started_ms;
+    return told !== null && seen !== null ? Math.min(told, seen) : (seen ?? told);
   }
 
   get ended_ms(): number | null {
     const told = this.run?.ended_at ? atMs(this.run.ended_at) : null;
-    return (this.#isBehind ? told : this.view.ended_ms) ?? told;
+    return (this.#isBehind ? told : this.#end.ended_ms) ?? told;
   }
 
-  /** The spans of the feed, or the server's own while the feed is still behind them. */
+  get last_seq(): number {
+    return this.#end.last_seq;
+  }
+
   get tree(): SpanTree {
-    const told = this.timeline;
-    if (told === null || this.#firstTree === null) return this.view.spans.tree;
-    if (this.view.last_seq < told.last_seq) return this.#firstTree;
-    this.#firstTree = null;
     return this.view.spans.tree;
   }
 
-  /** The whole event: from what the feed brought, or asked for again when that was forgotten. */
+  /** The whole event: as it came, or asked for. */
   async event(seq: number): Promise<RunEvent | null> {
-    const bytes = this.view.bodies.get(seq);
-    if (bytes !== null) return JSON.parse(bytes) as RunEvent;
-    return eventAfter(this.run_id, this.#order.idOf(seq - 1), seq, this.#abort.signal);
+    return (await this.events([seq])).get(seq) ?? null;
   }
 
-  async #describe(): Promise<void> {
+  async events(seqs: readonly number[]): Promise<Map<number, RunEvent>> {
+    const { bodies } = this.#end;
+    const found = new Map<number, RunEvent>();
+    const missing: number[] = [];
+    for (const seq of seqs) {
+      const bytes = bodies.get(seq);
+      if (bytes === null) missing.push(seq);
+      else found.set(seq, JSON.parse(bytes) as RunEvent);
+    }
+    if (missing.length === 0) return found;
+    for (const event of await eventsAt(this.run_id, missing, this.#abort.signal)) {
+      bodies.put(event.seq, JSON.stringify(event));
+      found.set(event.seq, event);
+    }
+    return found;
+  }
+
+  /** Tokens and money, for those who ask. */
+  usage(): Promise<Usage> {
+    this.#usage ??= import("./usage.svelte").then(({ Usage }) => new Usage(this.run_id, this.#abort.signal));
+    return this.#usage;
+  }
+
+  /** Before the first connection: how the run is, its newest rows, and the cursor after them. */
+  async #begin(): Promise<void> {
     const { signal } = this.#abort;
+    const [run, page, { rowOf }] = await Promise.all([
+      runs.get(this.run_id, signal),
+      indexOf(this.run_id, null, first_rows, signal),
+      import("./whole"),
+    ]);
+    this.#rowOf = rowOf;
+    this.run = run;
+    this.#order = new RunOrder(page.last_id ?? null);
+    const rows = rowsOf(page);
+    for (const row of rows) this.#end.takeRow(row);
+    const first_seq = rows[0]?.seq ?? 1;
+    const isWhole = (page.next_before ?? null) === null;
+    if (isWhole) this.#complete(first_seq);
+    else {
+      if (this.fromStart || isTerminal(run.status)) this.view = new RunView(this.#end.bodies);
+      void this.#readBack(first_seq, page.last_seq);
+    }
+    this.#commit();
+    this.#leases.watch([run]);
+    void this.children.look();
+  }
+
+  /** Reads the rows before the newest ones, from the first one on, and joins both. */
+  async #readBack(to: number, last_seq: number): Promise<void> {
+    const { signal } = this.#abort;
+    const whole = this.view === this.#end ? new RunView(this.#end.bodies) : this.view;
+    const asked = new Promise<void>((more) => (this.#more = more));
+    // The end of a run that is too long to be read unasked stands for itself.
+    if (whole !== this.view && last_seq > rows_max) await this.#rest(to - 1, asked);
     try {
-      // Neither waits for the other: a long timeline takes a while.
-      const timeline = runs.timeline(this.run_id, signal);
-      timeline.catch(() => undefined);
-      this.run = await runs.get(this.run_id, signal);
-      this.#leases.watch([this.run]);
-      void this.lookAtChildren();
-      this.#told(await timeline);
+      for await (const rows of rowsBetween(this.run_id, 1, to, signal)) {
+        for (const row of rows) whole.takeRow(row);
+        this.#commit();
+        if (whole.rows.length >= rows_max) await this.#rest(to - whole.rows.length - 1, asked);
+      }
+      if (signal.aborted) return;
+      whole.join(this.#end);
+      this.view = this.#end = whole;
+      this.#complete(whole.rows[0]?.seq ?? 1);
+      this.#commit();
     } catch (error) {
       if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
     }
   }
 
-  #told(timeline: Timeline): void {
-    if (this.timeline === null && this.view.last_seq < timeline.last_seq)
-      this.#firstTree = treeOfTimeline(timeline);
-    this.timeline = timeline;
+  async #rest(rows: number, asked: Promise<void>): Promise<void> {
+    this.rest = Math.max(0, rows);
+    await asked;
+    this.rest = 0;
   }
 
-  /** The runs below this one; asked for again while some of them go on. */
-  async lookAtChildren(): Promise<void> {
-    if (this.#childrenTimer !== null) clearTimeout(this.#childrenTimer);
-    this.#childrenTimer = null;
-    const { signal } = this.#abort;
-    try {
-      this.children = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, signal)).runs;
-    } catch {
-      // The next look may find them.
-    }
-    if (!signal.aborted && this.children.some((child) => !isTerminal(child.status)))
-      this.#lookLater(children_ms);
+  #complete(first_seq: number): void {
+    this.isComplete = true;
+    if (first_seq > 1) this.view.gaps.unshift({ type: "stream.gap", requested_after: 0, first_seq });
   }
 
-  #lookLater(after_ms: number): void {
-    this.#childrenTimer ??= setTimeout(() => {
-      this.#childrenTimer = null;
-      // A tab that nobody sees asks when it is seen again.
-      if (document.visibilityState === "hidden") this.#lookLater(children_ms);
-      else void this.lookAtChildren();
-    }, after_ms);
+  #commit(): void {
+    this.version += 1;
+    if (this.#end.children === this.#childEvents) return;
+    this.#childEvents = this.#end.children;
+    // The first look is that of `#begin`.
+    if (this.#end.caughtUp) this.children.lookSoon();
   }
 
   /** A heartbeat is no event: whether one is overdue, the server has to be asked. */
   async #look(): Promise<void> {
     try {
-      const run = await runs.get(this.run_id, this.#abort.signal);
-      this.run = run;
+      this.run = await runs.get(this.run_id, this.#abort.signal);
     } catch (error) {
       if (!(error instanceof RunreelError)) throw error;
     }
@@ -186,8 +258,9 @@ export class RunStore {
   #changed(connection: Connection): void {
     this.connection = connection;
     if (connection.state === "failed") this.problem = connection.error.problem;
-    // The feed carries the spans; the sums and the run's result are worth one more look at the end.
-    const isOver = connection.state === "ended" && !isTerminal(this.run?.status ?? "");
-    if (isOver) void this.#describe();
+    // The run's result is worth one more look at the end.
+    if (connection.state !== "ended" || isTerminal(this.run?.status ?? "")) return;
+    void this.#look();
+    void this.children.look();
   }
 }

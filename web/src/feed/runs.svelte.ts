@@ -4,7 +4,6 @@ import {
   RunreelError,
   withQuery,
   type Connection,
-  type EventStream,
   type Problem,
   type Query,
   type Received,
@@ -13,7 +12,7 @@ import {
 } from "@runreel/client";
 import { isTerminal, statusAfter } from "@runreel/client/fold";
 import { runs } from "../api/client";
-import { follow } from "./follower";
+import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 import { LeaseWatch } from "./lease";
 
@@ -59,7 +58,7 @@ export class RunsStore {
   #filter: Query;
   readonly #changes = new Map<string, Run>();
   #byId = new Map<string, Run>();
-  #stream: EventStream | null = null;
+  #stream: Following["stream"] | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;

@@ -1,12 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { RunEvent } from "@runreel/client";
 import { atMs } from "./read";
-import { Spans, treeOfTimeline } from "./spans";
-import { atAfter, event, inSpan, run_id, timeline, timelineSpan } from "./testing";
+import { rowOf } from "./whole";
+import { Spans } from "./spans";
+import { atAfter, event, inSpan } from "./testing";
 
 function fold(events: RunEvent[]): Spans {
   const spans = new Spans();
-  for (const each of events) spans.take(each);
+  for (const each of events) spans.take(rowOf(each));
   return spans;
 }
 
@@ -31,7 +32,7 @@ describe("spans from events", () => {
       event(2, "run.started", { ms: 100 }),
       event(3, "run.failed", { ms: 300 }),
     ]);
-    expect(tree.root).toMatchObject({ span_id: run_id, status: "failed", end_seq: 3, start_seq: 1 });
+    expect(tree.root).toMatchObject({ span_id: "", status: "failed", end_seq: 3, start_seq: 1 });
     expect((tree.root?.end_ms ?? 0) - (tree.root?.start_ms ?? 0)).toBe(200);
   });
 
@@ -94,7 +95,7 @@ describe("spans from events", () => {
   test("an event without agent, span and parent still has its bar", () => {
     const { agent: _, ...bare } = event(2, "tool.started");
     const { tree } = fold([event(1, "run.created"), bare]);
-    expect(tree.spans[1]).toMatchObject({ span_id: "seq-2", parent_span_id: null, agent: null });
+    expect(tree.spans[1]).toMatchObject({ span_id: "seq-2", parent_span_id: null });
   });
 
   test("a span took what its end says, and a person's time is nobody's", () => {
@@ -147,25 +148,12 @@ describe("spans from events", () => {
     expect(tree.spans.slice(1).map((span) => (span.end_ms ?? 0) - span.start_ms)).toEqual([40, 80]);
   });
 
-  test("the server's timeline becomes the same tree", () => {
-    const tree = treeOfTimeline(
-      timeline(4, [
-        timelineSpan({ span_id: run_id, kind: "run", name: "Trip" }),
-        timelineSpan({
-          span_id: "t1",
-          kind: "tool",
-          name: "search",
-          status: "completed",
-          start_seq: 3,
-          end_seq: 4,
-          start_ms: 30,
-          duration_ms: 45.5,
-        }),
-      ]),
-    );
-    expect(tree.root?.name).toBe("Trip");
-    expect(tree.root && tree.childrenOf(tree.root)).toMatchObject([
-      { name: "search", start_ms: atMs(atAfter(30)), end_ms: atMs(atAfter(75.5)) },
+  test("arguments and errors are those that the titles tell", () => {
+    const { tree } = fold([
+      event(1, "run.created"),
+      event(2, "tool.started", { ...inSpan("t1"), payload: { name: "search", args: { q: "x (y)" } } }),
+      event(3, "tool.failed", { ...inSpan("t1"), payload: { name: "search", error: { message: "429" } } }),
     ]);
+    expect(tree.spans[1]).toMatchObject({ preview: 'q: "x (y)"', error: "429" });
   });
 });

@@ -1,6 +1,7 @@
-import type { RunEvent, SpanStatus, Timeline } from "@runreel/client";
-import { familyOf, fields, textOf } from "@runreel/client/fold";
-import { atMs, errorOf, previewOf, verbOf } from "./read";
+import type { SpanStatus } from "@runreel/client";
+import { familyOf } from "@runreel/client/fold";
+import { verbOf } from "./read";
+import type { EventRow } from "./row";
 import { SpanTree, type NewSpan, type Span } from "./tree";
 
 /** A stretch in which the run waited; `to_ms` is null while it still does. */
@@ -22,26 +23,29 @@ const endOfRun = new Map<string, SpanStatus>([
 export class Spans {
   readonly tree = new SpanTree();
   readonly pauses: Pause[] = [];
+  /** What the calls of tools took, and what the model's answers did. */
+  tool_ms = 0;
+  model_ms = 0;
   readonly #open = new Map<string, { span: Span; asked_ms: number }>();
   #hasStarted = false;
   /** Since when a person is waited for, and how long persons were before. */
   #asking_since: number | null = null;
   #asked_ms = 0;
 
-  take(event: RunEvent): void {
-    const kind = familyOf(event.type);
-    const verb = verbOf(event.type);
-    const at = atMs(event.at);
+  take(row: EventRow): void {
+    const kind = familyOf(row.type);
+    const verb = verbOf(row.type);
+    const at = row.at_ms;
     const { root } = this.tree;
     // A run that is told of late began with the first thing that happened in it.
     if (root !== null && this.#hasStarted) root.start_ms = Math.min(root.start_ms, at);
-    if (kind === "run") this.#run(event, verb, at);
-    else if (verb === "started" || verb === "spawned") this.#start(event, kind, at);
-    else if (verb === "completed" || verb === "failed") this.#end(event, kind, verb, at);
+    if (kind === "run") this.#run(row, verb, at);
+    else if (verb === "started" || verb === "spawned") this.#start(row, kind, at);
+    else if (verb === "completed" || verb === "failed") this.#end(row, kind, verb, at);
   }
 
-  #run(event: RunEvent, verb: string, at: number): void {
-    const root = this.tree.root ?? this.tree.add(runSpan(event, at));
+  #run(row: EventRow, verb: string, at: number): void {
+    const root = this.tree.root ?? this.tree.add(runSpan(row, at));
     const last = this.pauses.at(-1);
     const waiting = last !== undefined && last.to_ms === null ? last : null;
     const status = endOfRun.get(verb);
@@ -56,89 +60,75 @@ export class Spans {
       waiting.to_ms = at;
     }
     if (status === undefined) return;
-    if (verb === "failed") root.error = errorOf(event.payload).slice(0, error_chars_max);
+    if (verb === "failed") root.error = errorIn(row);
     root.status = status;
     root.end_ms = Math.max(at, root.start_ms);
     root.took_ms = root.end_ms - root.start_ms;
-    root.end_seq = event.seq;
+    root.end_seq = row.seq;
   }
 
-  #start(event: RunEvent, kind: string, at: number): void {
-    const span = this.tree.add(spanOf(event, kind, at));
-    if (event.span_id) this.#open.set(keyOf(kind, event.span_id), { span, asked_ms: this.#asked_ms });
+  #start(row: EventRow, kind: string, at: number): void {
+    const span = this.tree.add(spanOf(row, kind, at));
+    if (row.span_id) this.#open.set(keyOf(kind, row.span_id), { span, asked_ms: this.#asked_ms });
   }
 
-  #end(event: RunEvent, kind: string, status: "completed" | "failed", at: number): void {
-    const key = event.span_id ? keyOf(kind, event.span_id) : null;
-    const told = fields(event.payload)["duration_ms"];
-    const own_ms = typeof told === "number" && told >= 0 ? told : null;
+  #end(row: EventRow, kind: string, status: "completed" | "failed", at: number): void {
+    const key = row.span_id ? keyOf(kind, row.span_id) : null;
+    const own_ms = row.duration_ms;
     const opened = key === null ? undefined : this.#open.get(key);
     const earliest = this.tree.root?.start_ms ?? 0;
-    const span = opened?.span ?? this.tree.add(spanOf(event, kind, Math.max(at - (own_ms ?? 0), earliest)));
+    const span = opened?.span ?? this.tree.add(spanOf(row, kind, Math.max(at - (own_ms ?? 0), earliest)));
     if (key !== null) this.#open.delete(key);
     span.status = status;
-    if (status === "failed") span.error = errorOf(event.payload).slice(0, error_chars_max);
+    if (status === "failed") span.error = errorIn(row);
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
     const end_ms = kind === "worker" && own_ms ? Math.min(at, span.start_ms + own_ms) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
     const asked_ms = this.#asked_ms - (opened?.asked_ms ?? this.#asked_ms);
     const rest_ms = Math.max(0, span.end_ms - span.start_ms - asked_ms);
     span.took_ms = kind === "worker" ? rest_ms : (own_ms ?? rest_ms);
-    span.end_seq = event.seq;
+    span.end_seq = row.seq;
+    if (kind === "tool") this.tool_ms += span.took_ms;
+    else if (kind === "message" || kind === "reasoning") this.model_ms += span.took_ms;
   }
 }
 
-const error_chars_max = 160;
+/** The error that a title tells: `search error: timeout`. */
+function errorIn({ title }: EventRow): string {
+  const at = title.indexOf(error_sign);
+  return at < 0 ? title : title.slice(at + error_sign.length);
+}
+const error_sign = "error: ";
+
+/** The arguments that a title tells: `search(q: "x")`. */
+function argsIn({ type, title }: EventRow): string {
+  return type === "tool.started" ? title.slice(title.indexOf("(") + 1).replace(/\)$/, "") : "";
+}
 
 const keyOf = (kind: string, span_id: string) => `${kind} ${span_id}`;
 
-function runSpan(event: RunEvent, at: number): NewSpan {
-  const title = textOf(fields(event.payload)["title"]) ?? event.agent ?? "run";
-  const span = { ...spanOf(event, "run", at), span_id: event.run_id, name: title };
+function runSpan(row: EventRow, at: number): NewSpan {
+  const span = { ...spanOf(row, "run", at), span_id: run_span, name: row.name ?? "run" };
   return { ...span, parent_span_id: null, child_run_id: null };
 }
 
-function spanOf(event: RunEvent, kind: string, start_ms: number): NewSpan {
-  const payload = fields(event.payload);
-  const span_id = event.span_id || `seq-${event.seq}`;
+/** The id of the run's own span, which no other span can have. */
+const run_span = "";
+
+function spanOf(row: EventRow, kind: string, start_ms: number): NewSpan {
+  const span_id = row.span_id || `seq-${row.seq}`;
   return {
     span_id,
-    parent_span_id: event.parent_span_id ?? null,
+    parent_span_id: row.parent_span_id,
     kind,
-    name: textOf(payload["name"]) ?? textOf(payload["title"]) ?? span_id,
-    agent: event.agent ?? null,
+    name: row.name ?? span_id,
     status: "running",
-    start_seq: event.seq,
+    start_seq: row.seq,
     end_seq: null,
     start_ms,
     end_ms: null,
     took_ms: null,
-    child_run_id: kind === "worker" ? textOf(payload["run_id"]) : null,
-    preview: kind === "tool" || kind === "worker" ? previewOf(payload["args"] ?? payload["input"]) : "",
+    child_run_id: kind === "worker" ? row.child_run_id : null,
+    preview: argsIn(row),
   };
-}
-
-/** The server's timeline as the same tree, for the first paint. */
-export function treeOfTimeline(timeline: Timeline): SpanTree {
-  const origin = timeline.started_at ? atMs(timeline.started_at) : 0;
-  const tree = new SpanTree();
-  for (const from of timeline.spans) {
-    const start_ms = origin + from.start_ms;
-    const duration = from.duration_ms ?? null;
-    tree.add({
-      span_id: from.span_id,
-      parent_span_id: from.parent_span_id ?? null,
-      kind: from.kind,
-      name: from.name,
-      agent: from.agent ?? null,
-      status: from.status,
-      start_seq: from.start_seq,
-      end_seq: from.end_seq ?? null,
-      start_ms,
-      end_ms: duration === null ? null : start_ms + duration + (from.waiting_ms ?? 0),
-      took_ms: duration,
-      child_run_id: from.child_run_id ?? null,
-    });
-  }
-  return tree;
 }

@@ -1,12 +1,6 @@
-import type {
-  Control,
-  Received,
-  RunEvent,
-  Snapshot,
-  Timeline,
-  TimelineSpan,
-  TimelineSummary,
-} from "@runreel/client";
+import { isEvent, type Control, type Received, type RunEvent, type Snapshot } from "@runreel/client";
+import type { RunView } from "./fold";
+import { rowOf } from "./whole";
 
 /** Builders for the tests beside this folder's code. */
 export const run_id = "0195f3a0-0000-7000-8000-000000000001";
@@ -39,41 +33,15 @@ export function event(seq: number, type: string, over: Over = {}): RunEvent {
 export const inSpan = (span_id: string, parent_span_id?: string) =>
   parent_span_id === undefined ? { span_id } : { span_id, parent_span_id };
 
-export const timelineSpan = (
-  over: Partial<TimelineSpan> & Pick<TimelineSpan, "span_id" | "kind">,
-): TimelineSpan => ({
-  run_id,
-  name: over.span_id,
-  role: "agent",
-  status: "running",
-  start_seq: 1,
-  start_ms: 0,
-  ...over,
-});
-
-const noSums: TimelineSummary = {
-  counts: {},
-  model_ms: 0,
-  node_durations_ms: {},
-  node_waiting_ms: {},
-  tool_ms: 0,
-  total_ms: 0,
-  usage: {},
-  waiting_ms: 0,
-};
-
-export const timeline = (last_seq: number, spans: TimelineSpan[]): Timeline => ({
-  run_id,
-  last_seq,
-  started_at: atAfter(0),
-  spans,
-  spans_omitted: 0,
-  summary: noSums,
-});
-
 /** As a stream hands it on. */
 export const told = (event: RunEvent | Snapshot | Control): Received => ({
   event,
   id: "seq" in event ? String(event.seq) : null,
   data: JSON.stringify(event),
 });
+
+/** Hands it on to a view as a page does. */
+export function tell(view: RunView, { event, data }: Received): void {
+  if (isEvent(event)) view.take(rowOf(event), event, data);
+  else view.takeFrame(event);
+}

@@ -10,7 +10,6 @@ export interface Span {
   parent_span_id: string | null;
   kind: string;
   name: string;
-  agent: string | null;
   status: SpanStatus;
   start_seq: number;
   end_seq: number | null;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { RunView } from "../feed/fold";
-import { event, told } from "../feed/testing";
+import { event, tell, told } from "../feed/testing";
 import { askedOf, itemsOf } from "./conversation";
 
 function itemsOfRun(most: number) {
@@ -13,7 +13,7 @@ function itemsOfRun(most: number) {
     event(5, "tool.completed", { span_id: "t1" }),
     event(6, "message.completed", { payload: { text: "two" } }),
   ];
-  for (const each of events) view.take(told(each));
+  for (const each of events) tell(view, told(each));
   const { texts, spans } = view;
   const { items, earlier } = itemsOf(texts.done, [...texts.open.values()], spans.tree.spans, most);
   return { earlier, said: items.map((item) => (item.kind === "text" ? item.text.text : item.span.name)) };

@@ -1,4 +1,5 @@
-import { fields, messageText, textOf, type SpanText } from "@runreel/client/fold";
+import type { RunEvent } from "@runreel/client";
+import { charCount, fields, messageText, textOf, type SpanText } from "@runreel/client/fold";
 import type { Span } from "../feed/tree";
 
 /** What stands in a conversation, in the order of the log. */
@@ -40,6 +41,14 @@ const itemOfText = (text: SpanText): Item => ({
   key: `${text.span_id} ${text.seq}`,
   text: { ...text },
 });
+
+/** A text of which only the title is known, as its event has it. */
+export function textWith(text: SpanText, event: RunEvent | undefined): SpanText {
+  if (event === undefined) return text;
+  const whole = messageText(event.payload) ?? text.text;
+  const role = textOf(fields(event.payload)["role"]) ?? event.role;
+  return { ...text, text: whole, chars: charCount(whole), role, agent: event.agent ?? null };
+}
 
 function lastTool(spans: readonly Span[], from: number): number {
   let at = from;

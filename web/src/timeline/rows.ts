@@ -1,27 +1,31 @@
 import { familyOf } from "@runreel/client/fold";
-import type { EventRow } from "../feed/fold";
+import type { EventRow } from "../feed/row";
 import type { Span, SpanTree } from "../feed/tree";
 
 /** Rows of the log that match a filter; looks at each row once while rows are only added. */
 export class EventFilter {
   #query = "";
   #hidden: ReadonlySet<string> = all.hidden;
+  #hits: ReadonlySet<number> = none;
   #looked = 0;
   #found: number[] = [];
   #rows: readonly EventRow[] | null = null;
 
   /**
-   * Indices into `rows`, or `null` when everything matches. `bodyOf` is the event's JSON, as far as it is kept: words
-   * are looked for there too.
+   * Indices into `rows`, or `null` when everything matches. `hits` are events in whose payloads the server has found the
+   * words; they are looked for in `bodyOf` too, the event's JSON, of those that came later.
    */
   update(
     rows: readonly EventRow[],
     query: string,
     hidden: ReadonlySet<string> = all.hidden,
     bodyOf: (seq: number) => string | null = () => null,
+    hits: ReadonlySet<number> = none,
   ): readonly number[] | null {
-    if (query !== this.#query || rows !== this.#rows || hidden !== this.#hidden) {
+    const isSame = rows === this.#rows && hidden === this.#hidden && hits === this.#hits;
+    if (query !== this.#query || !isSame) {
       this.#query = query;
+      this.#hits = hits;
       this.#hidden = hidden;
       this.#rows = rows;
       this.#looked = 0;
@@ -31,12 +35,15 @@ export class EventFilter {
     if (words.length === 0 && hidden.size === 0) return null;
     for (; this.#looked < rows.length; this.#looked += 1) {
       const row = rows[this.#looked] as EventRow;
-      if (hidden.has(familyOf(row.type)) || !matches(row, words, bodyOf)) continue;
+      if (hidden.has(familyOf(row.type))) continue;
+      if (!hits.has(row.seq) && !matches(row, words, bodyOf)) continue;
       this.#found.push(this.#looked);
     }
     return this.#found;
   }
 }
+
+const none: ReadonlySet<number> = new Set();
 
 const wordsOf = (query: string): string[] =>
   query
@@ -70,9 +77,11 @@ export interface Shown {
   query: string;
   /** Kinds that are left out; what is below them stays. */
   hidden: ReadonlySet<string>;
+  /** Events in which the server has found the query. */
+  hits: ReadonlySet<number>;
 }
 
-export const all: Shown = { closed: new Set(), query: "", hidden: new Set() };
+export const all: Shown = { closed: new Set(), query: "", hidden: new Set(), hits: none };
 
 /** How far up the tree it is looked whether a row is the last one. */
 const steps_max = 500;
@@ -156,7 +165,7 @@ export class SpanRows {
   #build(): void {
     const tree = this.#tree as SpanTree;
     const words = wordsOf(this.#shown.query);
-    this.#kept = words.length === 0 ? null : keptSpans(tree, words);
+    this.#kept = words.length === 0 ? null : keptSpans(tree, words, this.#shown.hits);
     this.#spans = [];
     this.#depths = [];
     // An own stack: a chain of spans may be deeper than the engine's.
@@ -184,12 +193,13 @@ export class SpanRows {
   }
 }
 
-function keptSpans(tree: SpanTree, words: string[]): Set<number> {
+function keptSpans(tree: SpanTree, words: string[], hits: ReadonlySet<number>): Set<number> {
   const kept = new Set<number>();
   for (const span of tree.spans) {
     const text =
       `${span.kind} ${span.name} ${span.preview} ${span.error} ${span.span_id} ${span.status}`.toLowerCase();
-    if (!words.every((word) => text.includes(word))) continue;
+    const isHit = hits.has(span.start_seq) || hits.has(span.end_seq ?? 0);
+    if (!isHit && !words.every((word) => text.includes(word))) continue;
     for (let at: Span | null = span; at !== null && !kept.has(at.index); at = tree.parentOf(at)) {
       kept.add(at.index);
     }

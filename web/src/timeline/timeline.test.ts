@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { RunView } from "../feed/fold";
-import { event, told } from "../feed/testing";
+import { event, tell, told } from "../feed/testing";
 import { pillOf } from "./connection";
 import { detached, following, newRows, step } from "./follow";
 import type { SpanTree } from "../feed/tree";
@@ -56,7 +56,7 @@ describe("the drawn part of a list", () => {
 
 function viewOf(...events: Parameters<typeof event>[]): RunView {
   const view = new RunView();
-  for (const each of events) view.take(told(event(...each)));
+  for (const each of events) tell(view, told(event(...each)));
   return view;
 }
 
@@ -89,7 +89,7 @@ describe("rows", () => {
         row.depth,
       ]),
     ).toEqual([
-      ["tester", 0],
+      ["run", 0],
       ["search", 1],
     ]);
   });
@@ -99,10 +99,10 @@ describe("rows", () => {
       fc.property(fc.array(fc.tuple(fc.nat(12), fc.boolean()), { maxLength: 40 }), (spans) => {
         const view = new RunView();
         const grown = new SpanRows();
-        view.take(told(event(1, "run.created")));
+        tell(view, told(event(1, "run.created")));
         spans.forEach(([parent, isStep], at) => {
           const over = { span_id: `s${at}`, parent_span_id: `s${parent}` };
-          view.take(told(event(at + 2, isStep ? "step.started" : "tool.started", over)));
+          tell(view, told(event(at + 2, isStep ? "step.started" : "tool.started", over)));
           if (at % 3 === 0) grown.update(view.spans.tree, all);
         });
         grown.update(view.spans.tree, all);
@@ -119,7 +119,7 @@ describe("rows", () => {
     const filter = new EventFilter();
     expect(filter.update(view.rows, "")).toBeNull();
     expect(filter.update(view.rows, "search TOOL")).toEqual([0]);
-    view.take(told(event(3, "tool.completed", { span_id: "t1", payload: { name: "Search web" } })));
+    tell(view, told(event(3, "tool.completed", { span_id: "t1", payload: { name: "Search web" } })));
     expect(filter.update(view.rows, "search TOOL")).toEqual([0, 2]);
     expect(filter.update(view.rows, "t1 started")).toEqual([0]);
   });
@@ -135,7 +135,7 @@ describe("rows", () => {
   test("the tree is shown parents first, with its depth", () => {
     const rows = spanRows(nested(), new Set(), "");
     expect(rows.map((row) => [row.span.name, row.depth, row.position, row.siblings])).toEqual([
-      ["tester", 0, 1, 1],
+      ["run", 0, 1, 1],
       ["plan", 1, 1, 2],
       ["search", 2, 1, 1],
       ["answer", 1, 2, 2],
@@ -144,16 +144,12 @@ describe("rows", () => {
 
   test("a closed span hides what is below it", () => {
     const tree = nested();
-    expect(spanRows(tree, new Set([1]), "").map((row) => row.span.name)).toEqual([
-      "tester",
-      "plan",
-      "answer",
-    ]);
+    expect(spanRows(tree, new Set([1]), "").map((row) => row.span.name)).toEqual(["run", "plan", "answer"]);
   });
 
   test("a search keeps matches and their parents, also below closed spans", () => {
     expect(spanRows(nested(), new Set([0, 1]), "sear").map((row) => row.span.name)).toEqual([
-      "tester",
+      "run",
       "plan",
       "search",
     ]);
@@ -161,9 +157,9 @@ describe("rows", () => {
 
   test("a chain of ten thousand spans does not exhaust the stack", () => {
     const view = new RunView();
-    view.take(told(event(1, "run.created")));
+    tell(view, told(event(1, "run.created")));
     for (let seq = 2; seq < 10_000; seq += 1) {
-      view.take(told(event(seq, "step.started", { span_id: `s${seq}`, parent_span_id: `s${seq - 1}` })));
+      tell(view, told(event(seq, "step.started", { span_id: `s${seq}`, parent_span_id: `s${seq - 1}` })));
     }
     expect(spanRows(view.spans.tree, new Set(), "")).toHaveLength(9_999);
   });

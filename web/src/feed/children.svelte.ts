@@ -1,0 +1,48 @@
+import type { Run } from "@runreel/client";
+import { isTerminal } from "@runreel/client/fold";
+import { runs } from "../api/client";
+
+const children_max = 200;
+/** Between two looks at children that go on; and after an event that tells of them. */
+const children_ms = 5_000;
+const soon_ms = 300;
+
+/** The runs right below a run; asked for again while some of them go on. */
+export class Children {
+  list = $state.raw<Run[]>([]);
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(
+    readonly run_id: string,
+    readonly signal: AbortSignal,
+  ) {}
+
+  async look(): Promise<void> {
+    this.stop();
+    try {
+      this.list = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, this.signal)).runs;
+    } catch {
+      // The next look may find them.
+    }
+    if (!this.signal.aborted && this.list.some((child) => !isTerminal(child.status)))
+      this.#lookAfter(children_ms);
+  }
+
+  lookSoon(): void {
+    this.#lookAfter(soon_ms);
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #lookAfter(after_ms: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      // A tab that nobody sees asks when it is seen again.
+      if (document.visibilityState === "hidden") this.#lookAfter(children_ms);
+      else void this.look();
+    }, after_ms);
+  }
+}

@@ -1,0 +1,81 @@
+import { EventStream, RunreelError, type StreamOptions } from "@runreel/client";
+import { transport } from "../api/client";
+import type { FollowerOptions, Following } from "./follower";
+import { followVisibility } from "./visibility";
+
+/** A slice of work between two looks at the screen. */
+const slice_ms = 12;
+
+/** A stream bound to this tab: its visibility, its token, its frames. */
+export function read(options: FollowerOptions): Following {
+  let isScheduled = false;
+  let isStopped = false;
+  const commit = () => {
+    isScheduled = false;
+    if (!isStopped) options.commit();
+  };
+  const schedule = () => {
+    if (isScheduled) return;
+    isScheduled = true;
+    // A hidden tab draws no frames, yet its title and counts should stay true.
+    if (document.visibilityState === "hidden") setTimeout(commit, 250);
+    else requestAnimationFrame(commit);
+  };
+  const { order } = options;
+  let { begin } = options;
+  const open: StreamOptions["open"] = async (_, init) => {
+    try {
+      await begin?.();
+      begin = undefined;
+    } catch (error) {
+      if (error instanceof RunreelError && error.problem.status > 0) return refusalOf(error);
+      throw error;
+    }
+    const { cursor } = order;
+    const headers: Record<string, string> = { accept: "text/event-stream" };
+    if (cursor !== null) headers["last-event-id"] = cursor;
+    return transport.open(options.path(cursor), { ...init, headers });
+  };
+  const stream = new EventStream({ open, order });
+  const unsubscribe = stream.status.subscribe(() => options.changed(stream.status.getSnapshot()));
+  const readAll = async () => {
+    let since = performance.now();
+    for await (const batch of stream.batches()) {
+      for (const received of batch) options.take(received);
+      schedule();
+      if (performance.now() - since < slice_ms) continue;
+      await breath();
+      since = performance.now();
+    }
+  };
+  readAll().catch((error: unknown) => {
+    // A refusal is in the stream's status.
+    if (!(error instanceof RunreelError)) throw error;
+  });
+  const unfollow = followVisibility(stream);
+  const stop = () => {
+    isStopped = true;
+    unfollow();
+    unsubscribe();
+    stream.close();
+  };
+  return { stream, stop };
+}
+
+const refusalOf = ({ problem }: RunreelError): Response =>
+  new Response(JSON.stringify(problem), {
+    status: problem.status,
+    headers: { "content-type": "application/problem+json" },
+  });
+
+/** Lets the browser draw: a macrotask, without the 4 ms that nested timers are held back. */
+function breath(): Promise<void> {
+  return new Promise((resolve) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      channel.port1.close();
+      resolve();
+    };
+    channel.port2.postMessage(null);
+  });
+}

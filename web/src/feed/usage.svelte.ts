@@ -1,0 +1,63 @@
+import type { components } from "@runreel/client";
+import { runPath } from "../api/paths";
+import { transport } from "../api/client";
+
+type Schemas = components["schemas"];
+export type Call = Schemas["CallUsage"];
+
+const page_calls = 1_000;
+const soon_ms = 1_000;
+
+/** What a run used: tokens and money, of the run, of its tree, by model and by call. What is not known is null. */
+export class Usage {
+  told = $state.raw<Schemas["RunUsage"] | null>(null);
+  readonly #calls = new Map<number, Call>();
+  #next: string | null = null;
+  #isWhole = false;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(
+    readonly run_id: string,
+    readonly signal: AbortSignal,
+  ) {
+    void this.#look();
+  }
+
+  /** There is a new call; several within a moment are one look. */
+  lookSoon(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      if (!this.signal.aborted) void this.#look();
+    }, soon_ms);
+  }
+
+  /** The call that an event is; null when it is none. */
+  async callAt(seq: number): Promise<Call | null> {
+    while (!this.#calls.has(seq) && !this.#isWhole) {
+      const last = [...this.#calls.keys()].at(-1) ?? 0;
+      if (last > seq) return null;
+      await this.#page(this.#next);
+    }
+    return this.#calls.get(seq) ?? null;
+  }
+
+  async #look(): Promise<void> {
+    try {
+      this.told = await this.#page(null);
+    } catch {
+      // The next look may tell.
+    }
+  }
+
+  async #page(cursor: string | null): Promise<Schemas["RunUsage"]> {
+    const query = { cursor, limit: page_calls };
+    const page = await transport.json<Schemas["RunUsage"]>(`${runPath(this.run_id)}/usage`, {
+      query,
+      signal: this.signal,
+    });
+    for (const call of page.calls) this.#calls.set(call.seq, call);
+    this.#next = page.next_cursor ?? null;
+    this.#isWhole = this.#next === null;
+    return page;
+  }
+}

@@ -58,7 +58,7 @@ for (const scheme of schemes) {
     expect(await violations(page)).toEqual([]);
     await page.screenshot({ path: resolve(screenshots, `run-${scheme}.png`) });
 
-    for (const tab of ["Log", "Conversation", "Artifacts", "JSON"]) {
+    for (const tab of ["Log", "Conversation", "Artifacts", "State", "JSON"]) {
       await page.getByRole("tab", { name: tab }).click();
       await expect(page.getByRole("tab", { name: tab })).toHaveAttribute("aria-selected", "true");
       expect(await violations(page), tab).toEqual([]);

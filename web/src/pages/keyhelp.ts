@@ -10,7 +10,7 @@ export const keyHelp: readonly [string, string][] = [
   ["e, E", "next, previous error"],
   ["w, s, a, d, 0", "zoom in, out, to the left, to the right, see all"],
   ["c, C, y", "copy the event as JSON, as curl; copy the link"],
-  ["1 … 5", "Timeline, Log, Conversation, Artifacts, JSON"],
+  ["1 … 6", "Timeline, Log, Conversation, Artifacts, State, JSON"],
   ["Ctrl K, ⌘ K", "jump to a page, a run, a command"],
   ["?", "these keys"],
 ];

@@ -4,6 +4,7 @@ export const tabs = [
   { id: "log", label: "Log" },
   { id: "output", label: "Conversation" },
   { id: "artifacts", label: "Artifacts" },
+  { id: "state", label: "State" },
   { id: "json", label: "JSON" },
 ] as const;
 

@@ -1,0 +1,43 @@
+import { withQuery, type components } from "@runreel/client";
+import { transport } from "./client";
+import { fromMsgpack } from "./msgpack";
+
+export type Checkpoint = components["schemas"]["Checkpoint"];
+
+/** Few: each comes with all its values. */
+const page_checkpoints = 5;
+
+/** The checkpoints of a thread, newest first; of one run only, if it is given. */
+export async function checkpointsOf(
+  thread_id: string,
+  of: { run_id?: string; cursor?: string | null },
+  signal?: AbortSignal,
+): Promise<{ checkpoints: Checkpoint[]; next_cursor: string | null }> {
+  const path = `/api/threads/${encodeURIComponent(thread_id)}/checkpoints`;
+  const page = await transport.json<components["schemas"]["CheckpointList"]>(
+    withQuery(path, { limit: page_checkpoints, ...of }),
+    { signal },
+  );
+  return { checkpoints: page.checkpoints, next_cursor: page.next_cursor ?? null };
+}
+
+/** A stored value as plain data; its type and size in words, when it is something else. */
+export function valueOf({ t, b }: { t: string; b?: string }): unknown {
+  const bytes = Uint8Array.from(atob(b ?? ""), (char) => char.charCodeAt(0));
+  try {
+    if (t === "json") return JSON.parse(new TextDecoder().decode(bytes)) as unknown;
+    if (t === "msgpack") return fromMsgpack(bytes);
+  } catch {
+    // Told below as what it is.
+  }
+  return t === "empty" || t === "null" ? null : `${t}, ${bytes.length} bytes`;
+}
+
+/** The state that a checkpoint has, by its channels. */
+export function stateOf({ blobs, checkpoint }: Checkpoint): Record<string, unknown> {
+  const inside = valueOf(checkpoint as { t: string; b?: string });
+  const kept = (inside as { channel_values?: unknown } | null)?.channel_values;
+  const state: Record<string, unknown> = typeof kept === "object" && kept !== null ? { ...kept } : {};
+  for (const [channel, blob] of Object.entries(blobs)) state[channel] = valueOf(blob);
+  return state;
+}

@@ -146,3 +146,44 @@ test("a payload that became an artifact is opened where it stands", async ({ pag
   await output.getByRole("button", { name: "Show" }).click();
   await expect(output).toContainText("[9000]");
 });
+
+test("a long run has an overview, in which a stretch is drawn over to be shown", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Many calls" });
+  const start_ms = Date.now() - 600_000;
+  const at = (ms: number) => new Date(start_ms + ms).toISOString();
+  const calls = upTo(300).flatMap((n) => [
+    { type: "tool.started", span_id: `t${n}`, at: at(n * 1000), payload: { name: `call_${n}` } },
+    { type: n === 200 ? "tool.failed" : "tool.completed", span_id: `t${n}`, at: at(n * 1000 + 900), payload: {} },
+  ]);
+  await producer.emit(run_id, ...calls, { type: "run.completed", at: at(301_000) });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const map = page.getByRole("img", { name: "Overview: 301 spans, 1 failed" });
+  await expect(map).toBeVisible();
+  const red = () =>
+    map.evaluate((each) => {
+      const canvas = each.querySelector("canvas")!;
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true })!;
+      copy.drawImage(canvas, 0, 0);
+      const { data, width } = copy.getImageData(0, 0, canvas.width, canvas.height);
+      const columns = new Set<number>();
+      for (let pixel = 0; pixel < data.length / 4; pixel += 1) {
+        const [r = 0, g = 0, b = 0, a = 0] = data.slice(pixel * 4, pixel * 4 + 4);
+        if (a > 200 && r > 150 && g < 110 && b < 110) columns.add(pixel % width);
+      }
+      return [...columns].map((column) => column / width);
+    });
+  await expect.poll(async () => (await red()).length).toBeGreaterThan(0);
+  for (const place of await red()) expect(place).toBeCloseTo(200 / 301, 1);
+
+  const box = (await map.boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 20, { steps: 4 });
+  await page.mouse.up();
+  await expect(page).toHaveURL(/zoom=1[45]\d{4}[\d.]*-1[78]\d{4}/);
+  await expect(page.locator("[data-mark]")).toBeVisible();
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("treegrid").focus();
+  await page.keyboard.press("0");
+  await expect(page.locator("[data-mark]")).toHaveCount(0);
+});

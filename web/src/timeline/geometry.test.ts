@@ -1,6 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { barOf, cutsOf, tickLabel, ticksOf, timeAt, windowOf, zoomed } from "./geometry";
+import { SpanTree, type NewSpan } from "../feed/tree";
+import { barsIn, drawnKinds, lanesOf } from "./overview";
 
 const time = fc.double({ min: 0, max: 1e9, noNaN: true });
 
@@ -90,4 +92,40 @@ describe("the waterfall's geometry", () => {
     expect(zoomed(whole, 900, 1400)).toEqual([500, 1000]);
     expect(zoomed(whole, -500, 5000)).toEqual([0, 1000]);
   });
+});
+
+test("the overview has each span in its lane, failures before others, and as many bars as columns at most", () => {
+  const tree = new SpanTree();
+  const add = (over: Partial<NewSpan>) =>
+    tree.add({
+      span_id: `${tree.spans.length}`,
+      parent_span_id: null,
+      kind: "tool",
+      name: "",
+      status: "completed",
+      start_seq: 1,
+      end_seq: 2,
+      start_ms: 0,
+      end_ms: 100,
+      took_ms: 100,
+      child_run_id: null,
+      ...over,
+    });
+  add({ kind: "run" });
+  add({ kind: "step", span_id: "s", start_ms: 0, end_ms: 50 });
+  for (let at = 0; at < 1_000; at += 1)
+    add({
+      parent_span_id: "s",
+      start_ms: at / 20,
+      end_ms: at / 20 + 0.01,
+      status: at === 500 ? "failed" : "completed",
+    });
+  const [run, step, tools] = lanesOf(tree, { from_ms: 0, to_ms: 100 }, 100);
+  expect(barsIn(run as Uint8Array)).toEqual([{ from: 0, to: 100, number: 1 }]);
+  expect(barsIn(step as Uint8Array)).toEqual([{ from: 0, to: 50, number: 2 }]);
+  expect(barsIn(tools as Uint8Array).map(({ from, to, number }) => [from, to, drawnKinds[number]])).toEqual([
+    [0, 25, "tool"],
+    [25, 26, "failed"],
+    [26, 50, "tool"],
+  ]);
 });

@@ -176,3 +176,39 @@ test("a run that does not exist says so", async ({ page, server, complaints }) =
   expect(others).toEqual([]);
   complaints.length = 0;
 });
+
+test("a worker's spans are opened below its bar, live, and read without leaving the page", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await producer.createRun({ title: "Supervise", role: "supervisor" });
+  const child = await producer.createRun({ title: "Work", role: "worker", parent_run_id: run_id });
+  const call = { type: "tool.started", span_id: "t1", payload: { name: "search", args: { q: "lisbon" } } };
+  await producer.emit(child, call);
+  await producer.emit(run_id, { type: "worker.spawned", span_id: child, payload: { run_id: child, name: "work" } });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const rows = page.getByRole("treegrid").locator("[aria-level]");
+  await expect(rows).toHaveCount(2);
+  await rows.nth(1).getByRole("button", { name: "Open" }).click();
+  await expect(rows).toHaveCount(3);
+  await expect(rows.nth(2)).toContainText("search");
+  await expect(rows.nth(2)).toHaveAttribute("aria-level", "3");
+  const started = { type: "tool.started", span_id: "t2", payload: { name: "fetch" } };
+  await producer.emit(child, { type: "tool.completed", span_id: "t1", payload: { result: "sunny" } }, started);
+  await expect(rows).toHaveCount(4);
+
+  await rows.nth(2).click();
+  const detail = page.getByRole("complementary");
+  await expect(detail.getByRole("region", { name: "Output" })).toContainText("sunny");
+  await expect(detail.getByRole("region", { name: "Facts" })).toContainText(child);
+  await expect(rows.nth(2)).toHaveAttribute("aria-selected", "true");
+  expect(await violations(page)).toEqual([]);
+  // The address has it all.
+  await page.reload();
+  await expect(detail.getByRole("region", { name: "Output" })).toContainText("sunny");
+  await expect(rows).toHaveCount(4);
+  await page.keyboard.press("k");
+  await page.keyboard.press("ArrowLeft");
+  await expect(rows).toHaveCount(2);
+});

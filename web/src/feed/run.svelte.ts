@@ -24,7 +24,8 @@ import type { Usage } from "./usage.svelte";
 /** Rows of the first page: a screen of them, and what it takes to go on from there. */
 const first_rows = 1_000;
 /** So many rows are read unasked. */
-export const rows_max = 200_000;
+const rows_max = 200_000;
+const opened_max = 20;
 
 /**
  * One run on the screen. Its index is read from the newest page on, payloads only when they are looked at, and what
@@ -41,6 +42,8 @@ export class RunStore {
   rest = $state(0);
   isComplete = $state(false);
   readonly children: Children;
+  /** Child runs that are shown within this one. */
+  opened = $state.raw<ReadonlyMap<string, RunStore>>(new Map());
   /** What is shown; the end of the run until its beginning has been read, or the beginning until it reaches the end. */
   view = new RunView();
   /** What the stream tells goes here. */
@@ -103,11 +106,25 @@ export class RunStore {
     this.#abort.abort();
     this.#leases.stop();
     this.children.stop();
+    for (const child of this.opened.values()) child.stop();
     this.#undo?.();
   }
 
   retryNow(): void {
     this.#stream?.retryNow();
+  }
+
+  /** Shows a child run within this one, from its beginning. */
+  open(run_id: string): void {
+    if (this.opened.has(run_id) || this.opened.size >= opened_max) return;
+    const child = new RunStore(run_id, true);
+    child.start();
+    this.opened = new Map([...this.opened, [run_id, child]]);
+  }
+
+  shut(run_id: string): void {
+    this.opened.get(run_id)?.stop();
+    this.opened = new Map([...this.opened].filter(([id]) => id !== run_id));
   }
 
   /** Reads the rows that were left. */

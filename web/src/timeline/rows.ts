@@ -1,69 +1,10 @@
-import { familyOf } from "@runreel/client/fold";
-import type { EventRow } from "../feed/row";
 import type { Span, SpanTree } from "../feed/tree";
-
-/** Rows of the log that match a filter; looks at each row once while rows are only added. */
-export class EventFilter {
-  #query = "";
-  #hidden: ReadonlySet<string> = all.hidden;
-  #hits: ReadonlySet<number> = none;
-  #looked = 0;
-  #found: number[] = [];
-  #rows: readonly EventRow[] | null = null;
-
-  /**
-   * Indices into `rows`, or `null` when everything matches. `hits` are events in whose payloads the server has found the
-   * words; they are looked for in `bodyOf` too, the event's JSON, of those that came later.
-   */
-  update(
-    rows: readonly EventRow[],
-    query: string,
-    hidden: ReadonlySet<string> = all.hidden,
-    bodyOf: (seq: number) => string | null = () => null,
-    hits: ReadonlySet<number> = none,
-  ): readonly number[] | null {
-    const isSame = rows === this.#rows && hidden === this.#hidden && hits === this.#hits;
-    if (query !== this.#query || !isSame) {
-      this.#query = query;
-      this.#hits = hits;
-      this.#hidden = hidden;
-      this.#rows = rows;
-      this.#looked = 0;
-      this.#found = [];
-    }
-    const words = wordsOf(query);
-    if (words.length === 0 && hidden.size === 0) return null;
-    for (; this.#looked < rows.length; this.#looked += 1) {
-      const row = rows[this.#looked] as EventRow;
-      if (hidden.has(familyOf(row.type))) continue;
-      if (!hits.has(row.seq) && !matches(row, words, bodyOf)) continue;
-      this.#found.push(this.#looked);
-    }
-    return this.#found;
-  }
-}
-
-const none: ReadonlySet<number> = new Set();
-
-const wordsOf = (query: string): string[] =>
-  query
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== "");
-
-function matches(row: EventRow, words: string[], bodyOf: (seq: number) => string | null): boolean {
-  const text = `${row.type} ${row.title} ${row.span_id ?? ""}`.toLowerCase();
-  const missing = words.filter((word) => !text.includes(word));
-  if (missing.length === 0) return true;
-  // The payload is the envelope's last member; an id or a time is nothing that somebody wrote.
-  const whole = bodyOf(row.seq);
-  const body = whole?.slice(whole.indexOf('"payload":') + 10).toLowerCase();
-  return body !== undefined && missing.every((word) => body.includes(word));
-}
 
 /** A row of the waterfall. `position` and `siblings` are for screen readers. */
 export interface SpanRow {
   span: Span;
+  /** The child run that it is a span of; null for the run itself. */
+  run_id: string | null;
   depth: number;
   position: number;
   siblings: number;
@@ -79,9 +20,24 @@ export interface Shown {
   hidden: ReadonlySet<string>;
   /** Events in which the server has found the query. */
   hits: ReadonlySet<number>;
+  /** The trees of child runs that are shown below the spans that stand for them. */
+  below: ReadonlyMap<string, SpanTree>;
 }
 
-export const all: Shown = { closed: new Set(), query: "", hidden: new Set(), hits: none };
+export const all: Shown = {
+  closed: new Set(),
+  query: "",
+  hidden: new Set(),
+  hits: new Set(),
+  below: new Map(),
+};
+
+/** The words of a query, each of which a row has to have. */
+export const wordsOf = (query: string): string[] =>
+  query
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== "");
 
 /** How far up the tree it is looked whether a row is the last one. */
 const steps_max = 500;
@@ -93,6 +49,7 @@ const steps_max = 500;
 export class SpanRows {
   #spans: Span[] = [];
   #depths: number[] = [];
+  #runs: (string | null)[] = [];
   #tree: SpanTree | null = null;
   #shown: Shown = all;
   #counted = 0;
@@ -106,7 +63,7 @@ export class SpanRows {
   update(tree: SpanTree, shown: Shown): void {
     const isSame = tree === this.#tree && shown === this.#shown && tree.moves === this.#moves;
     if (isSame && tree.spans.length === this.#counted) return;
-    const isAdded = isSame && shown.query === "" && this.#counted > 0;
+    const isAdded = isSame && shown.query === "" && shown.below.size === 0 && this.#counted > 0;
     const first = this.#counted;
     this.#tree = tree;
     this.#shown = shown;
@@ -120,25 +77,32 @@ export class SpanRows {
   }
 
   at(index: number): SpanRow | undefined {
-    const [span, tree] = [this.#spans[index], this.#tree];
-    if (span === undefined || tree === null) return undefined;
+    const span = this.#spans[index];
+    const run_id = this.#runs[index] ?? null;
+    const tree = run_id === null ? this.#tree : this.#shown.below.get(run_id);
+    if (span === undefined || tree === null || tree === undefined) return undefined;
     return {
       span,
+      run_id,
       depth: this.#depths[index] ?? 0,
       position: span.place + 1,
       siblings: Math.max(1, tree.siblingsOf(span).length),
-      isOpen: this.#isOpen(span),
-      hasChildren: tree.childrenOf(span).length > 0,
+      isOpen: this.#isOpen(span, tree) || this.#shown.below.has(span.child_run_id ?? ""),
+      hasChildren: span.child_run_id !== null || tree.childrenOf(span).length > 0,
     };
   }
 
   /** The row that has the event; -1 when none has. */
-  indexOf(seq: number): number {
-    return this.#spans.findIndex((span) => span.start_seq === seq || span.end_seq === seq);
+  indexOf(seq: number, run_id: string | null = null): number {
+    return this.#spans.findIndex(
+      (span, at) => (span.start_seq === seq || span.end_seq === seq) && (this.#runs[at] ?? null) === run_id,
+    );
   }
 
-  #isOpen(span: Span): boolean {
-    return this.#kept !== null || !this.#shown.closed.has(span.index);
+  /** Whether the spans below it are shown, if there are any. Those of other runs can only be opened as a whole. */
+  #isOpen(span: Span, tree: SpanTree): boolean {
+    if (tree.childrenOf(span).length === 0) return false;
+    return this.#kept !== null || tree !== this.#tree || !this.#shown.closed.has(span.index);
   }
 
   /** Adds the row of a span that is below the last row or beside it; false when it belongs in between. */
@@ -157,8 +121,7 @@ export class SpanRows {
     let last: Span | null = this.#spans.at(-1) ?? null;
     for (; last !== null && last !== parent && steps <= 2 * steps_max; steps += 1) last = tree.parentOf(last);
     if (last !== parent) return false;
-    this.#spans.push(span);
-    this.#depths.push(depth);
+    this.#push(span, depth, null);
     return true;
   }
 
@@ -168,29 +131,47 @@ export class SpanRows {
     this.#kept = words.length === 0 ? null : keptSpans(tree, words, this.#shown.hits);
     this.#spans = [];
     this.#depths = [];
+    this.#runs = [];
     // An own stack: a chain of spans may be deeper than the engine's.
-    const stack: { siblings: readonly Span[]; next: number; depth: number }[] = [
-      { siblings: tree.roots(), next: 0, depth: 0 },
-    ];
+    const stack: Frame[] = [{ tree, run_id: null, siblings: tree.roots(), next: 0, depth: 0 }];
     while (stack.length > 0) {
-      const frame = stack.at(-1) as (typeof stack)[number];
+      const frame = stack.at(-1) as Frame;
       const span = frame.siblings[frame.next];
       frame.next += 1;
       if (span === undefined) {
         stack.pop();
         continue;
       }
-      if (this.#kept !== null && !this.#kept.has(span.index)) continue;
+      const isOwn = frame.run_id === null;
+      if (isOwn && this.#kept !== null && !this.#kept.has(span.index)) continue;
       const isHidden = this.#shown.hidden.has(span.kind);
-      if (!isHidden) {
-        this.#spans.push(span);
-        this.#depths.push(frame.depth);
+      if (!isHidden) this.#push(span, frame.depth, frame.run_id);
+      const depth = frame.depth + (isHidden ? 0 : 1);
+      const run_id = span.child_run_id;
+      const below = run_id === null ? undefined : this.#shown.below.get(run_id);
+      // The span itself stands for the run's own bar. A log can name any run as its child, in a circle too.
+      if (below !== undefined && run_id !== null && stack.every((each) => each.run_id !== run_id)) {
+        const siblings = below.root === null ? below.roots() : below.childrenOf(below.root);
+        stack.push({ tree: below, run_id, siblings, next: 0, depth });
       }
-      const children = tree.childrenOf(span);
-      if (children.length > 0 && this.#isOpen(span))
-        stack.push({ siblings: children, next: 0, depth: frame.depth + (isHidden ? 0 : 1) });
+      if (this.#isOpen(span, frame.tree))
+        stack.push({ ...frame, siblings: frame.tree.childrenOf(span), next: 0, depth });
     }
   }
+
+  #push(span: Span, depth: number, run_id: string | null): void {
+    this.#spans.push(span);
+    this.#depths.push(depth);
+    this.#runs.push(run_id);
+  }
+}
+
+interface Frame {
+  tree: SpanTree;
+  run_id: string | null;
+  siblings: readonly Span[];
+  next: number;
+  depth: number;
 }
 
 function keptSpans(tree: SpanTree, words: string[], hits: ReadonlySet<number>): Set<number> {

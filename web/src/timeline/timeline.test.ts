@@ -5,7 +5,8 @@ import { event, tell, told } from "../feed/testing";
 import { pillOf } from "./connection";
 import { detached, following, newRows, step } from "./follow";
 import type { SpanTree } from "../feed/tree";
-import { all, EventFilter, SpanRows, type Shown } from "./rows";
+import { EventFilter } from "./filter";
+import { all, SpanRows, type Shown } from "./rows";
 import { rowHeight_px, rowsInView, topToShow } from "./window";
 
 describe("following the end of a list", () => {

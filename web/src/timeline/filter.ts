@@ -1,0 +1,54 @@
+import { familyOf } from "@runreel/client/fold";
+import type { EventRow } from "../feed/row";
+import { all, wordsOf } from "./rows";
+
+/** Rows of the log that match a filter; looks at each row once while rows are only added. */
+export class EventFilter {
+  #query = "";
+  #hidden: ReadonlySet<string> = all.hidden;
+  #hits: ReadonlySet<number> = all.hits;
+  #looked = 0;
+  #found: number[] = [];
+  #rows: readonly EventRow[] | null = null;
+
+  /**
+   * Indices into `rows`, or `null` when everything matches. `hits` are events in whose payloads the server has found the
+   * words; they are looked for in `bodyOf` too, the event's JSON, of those that came later.
+   */
+  update(
+    rows: readonly EventRow[],
+    query: string,
+    hidden: ReadonlySet<string> = all.hidden,
+    bodyOf: (seq: number) => string | null = () => null,
+    hits: ReadonlySet<number> = all.hits,
+  ): readonly number[] | null {
+    const isSame = rows === this.#rows && hidden === this.#hidden && hits === this.#hits;
+    if (query !== this.#query || !isSame) {
+      this.#query = query;
+      this.#hits = hits;
+      this.#hidden = hidden;
+      this.#rows = rows;
+      this.#looked = 0;
+      this.#found = [];
+    }
+    const words = wordsOf(query);
+    if (words.length === 0 && hidden.size === 0) return null;
+    for (; this.#looked < rows.length; this.#looked += 1) {
+      const row = rows[this.#looked] as EventRow;
+      if (hidden.has(familyOf(row.type))) continue;
+      if (!hits.has(row.seq) && !matches(row, words, bodyOf)) continue;
+      this.#found.push(this.#looked);
+    }
+    return this.#found;
+  }
+}
+
+function matches(row: EventRow, words: string[], bodyOf: (seq: number) => string | null): boolean {
+  const text = `${row.type} ${row.title} ${row.span_id ?? ""}`.toLowerCase();
+  const missing = words.filter((word) => !text.includes(word));
+  if (missing.length === 0) return true;
+  // The payload is the envelope's last member; an id or a time is nothing that somebody wrote.
+  const whole = bodyOf(row.seq);
+  const body = whole?.slice(whole.indexOf('"payload":') + 10).toLowerCase();
+  return body !== undefined && missing.every((word) => body.includes(word));
+}

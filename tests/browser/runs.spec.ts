@@ -83,7 +83,7 @@ test("a row says how its run went, and a click leaves only its agent or tag", as
   await row(failed).getByRole("button", { name: "importer" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(1);
   await expect(page).toHaveURL(`${server.url}/?agent=importer`);
-  await page.getByRole("button", { name: "agent: importer" }).click();
+  await page.getByRole("button", { name: "Remove agent: importer" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(2);
   await page.getByLabel("Search runs").fill("tag:nightly agent:reporter");
   await page.keyboard.press("Enter");
@@ -91,6 +91,23 @@ test("a row says how its run went, and a click leaves only its agent or tag", as
   expect(new URL(page.url()).searchParams.get("tag")).toBe("nightly");
   await page.getByRole("button", { name: "Clear" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(2);
+});
+
+test("a run that ends while the list is open says how it went", async ({ page, server, producer }) => {
+  const failed = await producer.createRun({ title: "Import" });
+  const done = await producer.createRun({ title: "Report" });
+  await page.goto(server.url);
+  await expectState(page, "live");
+  await producer.emit(failed, { type: "run.failed", payload: { error: { message: "429 from the ledger" } } });
+  const usage = { input_tokens: 1_200, output_tokens: 300 };
+  const message = { role: "assistant", content: "12 rows", model: "gpt-4o", usage };
+  await producer.emit(done, { type: "message.completed", payload: message }, { type: "run.completed" });
+  await expect(page.locator(`[data-run="${failed}"]`)).toContainText("429 from the ledger");
+  const row = page.locator(`[data-run="${done}"]`);
+  await expect(row).toContainText("12 rows");
+  // What it used is the server's sum.
+  await expect(row.locator(".tokens")).toHaveText("1.5K");
+  await expect(row.locator(".cost")).toContainText("$");
 });
 
 test("runs below another are folded, opened and walked through with the keyboard", async ({

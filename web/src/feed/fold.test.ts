@@ -4,7 +4,7 @@ import { Bodies } from "./bodies";
 import { RunView } from "./fold";
 import { rowsOf, type IndexPage } from "./row";
 import { rowOf } from "./whole";
-import { runAfter } from "./runs.svelte";
+import { runAfter } from "./runrow";
 import type { Run } from "@runreel/client";
 import { event, run_id, tell, told } from "./testing";
 import { titleOf } from "./title";

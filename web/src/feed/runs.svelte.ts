@@ -10,55 +10,53 @@ import {
   type Run,
   type RunEvent,
 } from "@runreel/client";
-import { isTerminal, statusAfter } from "@runreel/client/fold";
+import { fields, isTerminal, statusAfter, textOf } from "@runreel/client/fold";
+import type { SearchState } from "../api/runlists";
 import { runs } from "../api/client";
+import { descendantsOf } from "./descendants";
 import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 import { LeaseWatch } from "./lease";
-
-/** What an event says about its run's row. A pure function: `null` when the row already knows more. */
-export function runAfter(run: Run, event: RunEvent): Run | null {
-  if (event.seq <= run.last_seq) return null;
-  const status = statusAfter(event.type) ?? run.status;
-  return {
-    ...run,
-    status,
-    last_seq: event.seq,
-    last_event_at: event.at,
-    stalled: false,
-    started_at: event.type === "run.started" ? event.at : earlier(run.started_at ?? null, event.at),
-    ended_at: isTerminal(status) ? (run.ended_at ?? event.at) : null,
-  };
-}
-
-/** A run that is told of late began with the first thing that happened in it. The server's times compare as text. */
-const earlier = (started_at: string | null, at: string) =>
-  started_at !== null && at < started_at ? at : started_at;
+import { newer, placeOf, runAfter } from "./runrow";
 
 /** Two looks at the list within this time are one. */
 const relist_ms = 300;
+/** After how long a search is asked again whose index was behind. */
+const lag_ms = 2_000;
 const page_runs = 50;
 const early_max = 10_000;
 
 export interface KeptRuns {
   runs: readonly Run[];
   next_cursor: string | null;
+  below: ReadonlyMap<string, readonly Run[]>;
 }
 
 /**
  * The list of runs, live. The feed is joined at its end first, the list is read after that: what happens
- * in between is in both and is told apart by seq.
+ * in between is in both and is told apart by seq. The newest first stays in order by itself; in any other order the
+ * rows stay where they are, and `moved` says how many runs would stand elsewhere.
  */
 export class RunsStore {
-  runs = $state.raw<Run[]>([]);
+  runs = $state.raw<readonly Run[]>([]);
+  /** What was unfolded: the runs below, by the run that they are below of. */
+  below = $state.raw<ReadonlyMap<string, readonly Run[]>>(new Map());
   next_cursor = $state.raw<string | null>(null);
+  searched = $state.raw<SearchState | null>(null);
+  moved = $state.raw(0);
+  /** Grows when a run began or its status changed, whether or not it is on the page. */
+  turns = $state.raw(0);
   loaded = $state(false);
+  /** Whether an answer to a new question is on its way. */
+  isAsking = $state(false);
   problem = $state.raw<Problem | null>(null);
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
-  #filter: Query;
+  #query: Query;
   readonly #changes = new Map<string, Run>();
   #byId = new Map<string, Run>();
   #stream: Following["stream"] | null = null;
+  readonly #moved = new Set<string>();
+  #turns = 0;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;
@@ -66,21 +64,22 @@ export class RunsStore {
   /** Events of runs that are not on the page, kept while a list is on its way that may bring them. */
   #early: RunEvent[] = [];
   #lists = 0;
-  /** Moves with the filter, so that an answer to an older one is dropped. */
+  /** Moves with the query, so that an answer to an older one is dropped. */
   #listings = 0;
 
-  /** `kept`: what an earlier store of the same filter had, for a reader who comes back. */
-  constructor(filter: Query, kept?: KeptRuns) {
-    this.#filter = filter;
+  /** `kept`: what an earlier store of the same query had, for a reader who comes back. */
+  constructor(query: Query, kept?: KeptRuns) {
+    this.#query = query;
     if (kept === undefined) return;
-    this.runs = [...kept.runs];
+    this.runs = kept.runs;
+    this.below = kept.below;
     this.next_cursor = kept.next_cursor;
     this.loaded = true;
-    this.#byId = new Map(kept.runs.map((run) => [run.run_id, run]));
+    this.#index();
   }
 
   get kept(): KeptRuns {
-    return { runs: this.runs, next_cursor: this.next_cursor };
+    return { runs: this.runs, next_cursor: this.next_cursor, below: this.below };
   }
 
   start(): void {
@@ -88,7 +87,7 @@ export class RunsStore {
       path: (cursor) =>
         withQuery("/api/stream/runs", {
           tokens: "false",
-          role: this.#filter["role"] ?? null,
+          role: this.#query["role"] ?? null,
           tail: cursor === null ? 0 : null,
         }),
       order: new FeedOrder(),
@@ -109,23 +108,55 @@ export class RunsStore {
 
   retryNow(): void {
     this.#stream?.retryNow();
+    void this.#list(null);
   }
 
-  /** Another filter; the rows stay until the new ones are here. Routers have a stream that others are not in. */
-  filterBy(filter: Query): void {
-    if (JSON.stringify(filter) === JSON.stringify(this.#filter)) return;
-    const isOtherRole = (filter["role"] ?? "") !== (this.#filter["role"] ?? "");
-    this.#filter = filter;
+  /** Another question; the rows stay until the new ones are here. Routers have a stream that others are not in. */
+  ask(query: Query): void {
+    if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
+    const isOtherRole = (query["role"] ?? "") !== (this.#query["role"] ?? "");
+    this.#query = query;
     this.#listings += 1;
     this.next_cursor = null;
+    this.isAsking = true;
+    this.#forgetMoved();
     if (isOtherRole && this.#undo !== null) {
       this.#undo();
       this.start();
-    } else if (this.loaded) void this.#list(null);
+    } else if (this.loaded || this.#lists > 0 || this.problem !== null) void this.#list(null);
   }
 
   async more(): Promise<void> {
     await this.#list(this.next_cursor);
+  }
+
+  /** Puts the rows in the order that holds now. */
+  async reorder(): Promise<void> {
+    this.#forgetMoved();
+    await this.#list(null, true);
+  }
+
+  /** Reads what is below a run; without `isOpen` it is folded again. */
+  async unfold(root: Run, isOpen: boolean): Promise<void> {
+    const below = new Map(this.below);
+    below.delete(root.run_id);
+    if (isOpen) {
+      try {
+        below.set(root.run_id, await descendantsOf(root, this.#abort.signal));
+      } catch (error) {
+        return this.#refused(error);
+      }
+    }
+    this.below = below;
+    this.#index();
+  }
+
+  get #isLive(): boolean {
+    return (this.#query["sort"] ?? "created") === "created" && this.#query["order"] !== "asc";
+  }
+
+  get #hasRoots(): boolean {
+    return this.#query["roots"] === true;
   }
 
   #changed(connection: Connection): void {
@@ -138,28 +169,81 @@ export class RunsStore {
     if (event.type === "stream.caught_up" || event.type === "stream.gap") return this.#relist(0);
     if (!isEvent(event)) return;
     hear(event.type);
+    const status = statusAfter(event.type);
+    if (status !== null) this.#turns += 1;
     const run = this.#changes.get(event.run_id) ?? this.#byId.get(event.run_id);
-    if (run === undefined) return this.#relistFor(event);
+    if (run === undefined) return this.#takeUnknown(event);
     const next = runAfter(run, event);
     if (next === null) return;
     this.#changes.set(event.run_id, next);
-    if (next.status !== run.status && this.#filter["status"]) this.#relist(relist_ms);
+    if (next.status === run.status) return;
+    if (this.#query["status"]) this.#turned(event.run_id);
+    // What it used, and what is below it, only the server adds up.
+    else if (isTerminal(next.status) || (this.#hasRoots && next.parent_run_id)) this.#relist(relist_ms);
   }
 
   /** An event of a run that is not on this page: only a new run, or one whose status moved, may belong here. */
-  #relistFor(event: RunEvent): void {
-    const status = statusAfter(event.type);
+  #takeUnknown(event: RunEvent): void {
     if ((this.#lists > 0 || this.#relisting !== null) && this.#early.length < early_max)
       this.#early.push(event);
-    if (status === null) return;
-    if (event.type === "run.created" || this.#filter["status"]) this.#relist(relist_ms);
+    const isNew = event.type === "run.created";
+    if (!isNew && !this.#isLive && this.#query["sort"] === "updated") this.#moved.add(event.run_id);
+    if (statusAfter(event.type) === null) return;
+    const parent_run_id = isNew ? textOf(fields(event.payload)["parent_run_id"]) : null;
+    if (parent_run_id !== null) this.#childOf(parent_run_id);
+    if (isNew && this.#hasRoots && parent_run_id !== null) this.#relist(relist_ms);
+    else if (isNew || this.#query["status"]) this.#turned(event.run_id);
+    else if (this.#hasRoots) this.#relist(relist_ms);
+  }
+
+  /** A run came into the list or left it: it is looked at, or said, when its rows do not move by themselves. */
+  #turned(run_id: string): void {
+    if (this.#isLive) this.#relist(relist_ms);
+    else this.#moved.add(run_id);
+  }
+
+  /** A new run below one that is unfolded. */
+  #childOf(parent_run_id: string): void {
+    for (const [root_run_id, below] of this.below) {
+      const isInside = below.some((run) => run.run_id === parent_run_id);
+      const root = this.#byId.get(root_run_id);
+      if (root !== undefined && (isInside || root_run_id === parent_run_id)) void this.unfold(root, true);
+    }
   }
 
   #commit(): void {
-    if (this.#changes.size === 0) return;
-    this.runs = this.runs.map((run) => this.#changes.get(run.run_id) ?? run);
-    this.#index();
-    this.#changes.clear();
+    if (this.#turns > 0) this.turns += this.#turns;
+    this.#turns = 0;
+    if (this.#changes.size > 0) {
+      const now = (run: Run) => this.#changes.get(run.run_id) ?? run;
+      this.runs = this.runs.map(now);
+      if (this.below.size > 0)
+        this.below = new Map([...this.below].map(([root, below]) => [root, below.map(now)]));
+      this.#index();
+      if (!this.#isLive) this.#seeMoved();
+      this.#changes.clear();
+    }
+    this.moved = this.#moved.size;
+  }
+
+  /** Whose place is no longer where its row stands. */
+  #seeMoved(): void {
+    const sort = String(this.#query["sort"] ?? "created");
+    const sign = this.#query["order"] === "asc" ? 1 : -1;
+    this.runs.forEach((run, at) => {
+      if (!this.#changes.has(run.run_id)) return;
+      const [before, own, after] = [this.runs[at - 1], run, this.runs[at + 1]].map((each) =>
+        each === undefined ? null : placeOf(each, sort),
+      );
+      const isWrong = (one: number | null | undefined, other: number | null | undefined) =>
+        typeof one === "number" && typeof other === "number" && (one - other) * sign > 0;
+      if (isWrong(before, own) || isWrong(own, after)) this.#moved.add(run.run_id);
+    });
+  }
+
+  #forgetMoved(): void {
+    this.#moved.clear();
+    this.moved = 0;
   }
 
   #relist(delay_ms: number): void {
@@ -170,29 +254,62 @@ export class RunsStore {
     }, delay_ms);
   }
 
-  async #list(cursor: string | null): Promise<void> {
+  /** A page. `replaces`: the rows are put in its order, whatever they were. */
+  async #list(cursor: string | null, replaces = false): Promise<void> {
     const { signal } = this.#abort;
     const listing = this.#listings;
     this.#lists += 1;
     try {
-      const page = await runs.list({ ...this.#filter, limit: page_runs, cursor }, signal);
+      const page = await runs.list({ ...this.#query, limit: page_runs, cursor }, signal);
       if (listing !== this.#listings) return;
       // What the feed has told meanwhile is newer than the page.
       const fresh = page.runs.map((run) =>
         newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)),
       );
-      this.runs = cursor === null ? this.#joined(fresh) : [...this.runs, ...fresh];
-      if (cursor !== null || this.next_cursor === null || !this.loaded)
-        this.next_cursor = page.next_cursor ?? null;
+      this.#put(fresh, cursor !== null, replaces || this.isAsking, page.next_cursor ?? null);
+      this.searched = page.searched ?? null;
+      // What the index does not have yet, it will have soon.
+      if ((page.searched?.lag_ms ?? 0) > 0) this.#relist(lag_ms);
       this.#index();
       this.loaded = true;
       this.problem = null;
+      this.isAsking = false;
     } catch (error) {
-      if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
+      if (listing === this.#listings) this.#refused(error);
     } finally {
       this.#lists -= 1;
     }
     this.#takeEarly();
+  }
+
+  #put(fresh: Run[], isMore: boolean, replaces: boolean, next_cursor: string | null): void {
+    const known = new Set(this.runs.map((run) => run.run_id));
+    // An order that moves may bring a run twice.
+    const added = fresh.filter((run) => !known.has(run.run_id));
+    if (isMore) {
+      this.runs = [...this.runs, ...added];
+      this.next_cursor = next_cursor;
+    } else if (replaces || !this.loaded) {
+      this.runs = fresh;
+      this.next_cursor = next_cursor;
+    } else if (this.#isLive) {
+      // A fresh first page before the older pages that were already opened.
+      const last = fresh.at(-1);
+      const isWhole = last === undefined || next_cursor === null;
+      const older = isWhole ? [] : this.runs.filter((run) => run.created_at < last.created_at);
+      this.runs = [...fresh, ...older];
+      if (older.length === 0) this.next_cursor = next_cursor;
+    } else {
+      const told = new Map(fresh.map((run) => [run.run_id, run]));
+      this.runs = this.runs.map((run) => told.get(run.run_id) ?? run);
+      for (const run of added) this.#moved.add(run.run_id);
+    }
+  }
+
+  #refused(error: unknown): void {
+    if (!(error instanceof RunreelError) || this.#abort.signal.aborted) return;
+    this.problem = error.problem;
+    this.isAsking = false;
   }
 
   #takeEarly(): void {
@@ -206,19 +323,9 @@ export class RunsStore {
     this.#commit();
   }
 
-  /** A fresh first page before the older pages that were already opened. */
-  #joined(fresh: Run[]): Run[] {
-    const last = fresh.at(-1);
-    if (last === undefined || fresh.length < page_runs) return fresh;
-    const older = this.runs.filter((run) => run.created_at < last.created_at);
-    return [...fresh, ...older];
-  }
-
   #index(): void {
     this.#leases.watch(this.runs);
     this.#byId = new Map(this.runs.map((run) => [run.run_id, run]));
+    for (const below of this.below.values()) for (const run of below) this.#byId.set(run.run_id, run);
   }
 }
-
-const newer = (told: Run, known: Run | undefined): Run =>
-  known !== undefined && known.last_seq > told.last_seq ? { ...told, ...known } : told;

@@ -5,7 +5,6 @@ import {
   RunreelError,
   withQuery,
   type Connection,
-  type EventStream,
   type Problem,
   type Received,
   type Run,
@@ -22,7 +21,7 @@ import {
   type SpanText,
 } from "@runreel/client/fold";
 import { threads, type Thread } from "../api/threads";
-import { follow } from "./follower";
+import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 
 const page_messages = 200;
@@ -58,7 +57,7 @@ export class ThreadStore {
   moreRuns = $state.raw<string | null>(null);
   readonly #byRun = new Map<string, Map<number, ThreadMessage>>();
   readonly #texts = new Map<string, Texts>();
-  #stream: EventStream | null = null;
+  #stream: Following["stream"] | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #looking: ReturnType<typeof setTimeout> | null = null;

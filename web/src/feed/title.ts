@@ -52,6 +52,9 @@ export function titleOf(type: string, payload: unknown): string {
   }
 }
 
+/** A value in one line. */
+export const previewOf = (value: unknown): string => line([plain(value)]);
+
 const title_chars_max = 120;
 /** Of one member. */
 const part_chars_max = 400;

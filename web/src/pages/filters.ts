@@ -1,4 +1,5 @@
-import { searchWith } from "./routes";
+import type { Query } from "@runreel/client";
+import { duration } from "../ui/format";
 
 /** What a list of runs is filtered by, as it stands in the address. */
 export const filterNames = [
@@ -8,12 +9,41 @@ export const filterNames = [
   "agent",
   "tag",
   "thread_id",
+  "model",
   "parent_run_id",
+  "external_id",
   "since",
+  "until",
+  "duration_min_ms",
+  "duration_max_ms",
 ] as const;
 
 export type FilterName = (typeof filterNames)[number];
 export type Filter = Record<FilterName, string>;
+
+export const statuses = ["running", "interrupted", "failed", "completed", "waiting", "queued", "cancelled"];
+export const roles = ["agent", "supervisor", "worker", "router"];
+
+/** A way to filter: what it is called, and what it is in the address. */
+export interface Kind {
+  word: string;
+  names: readonly FilterName[];
+  /** Whether it can be added from the menu. */
+  isOffered: boolean;
+}
+
+export const kinds: readonly Kind[] = [
+  { word: "status", names: ["status"], isOffered: true },
+  { word: "agent", names: ["agent"], isOffered: true },
+  { word: "tag", names: ["tag"], isOffered: true },
+  { word: "thread", names: ["thread_id"], isOffered: true },
+  { word: "model", names: ["model"], isOffered: true },
+  { word: "created", names: ["since", "until"], isOffered: true },
+  { word: "duration", names: ["duration_min_ms", "duration_max_ms"], isOffered: true },
+  { word: "role", names: ["role"], isOffered: true },
+  { word: "external id", names: ["external_id"], isOffered: false },
+  { word: "below", names: ["parent_run_id"], isOffered: false },
+];
 
 /** What can be written into the search, before a colon. */
 const written: Record<string, FilterName> = {
@@ -21,31 +51,97 @@ const written: Record<string, FilterName> = {
   tag: "tag",
   thread: "thread_id",
   thread_id: "thread_id",
+  model: "model",
   status: "status",
   role: "role",
+  external_id: "external_id",
+  since: "since",
+  longer: "duration_min_ms",
+  shorter: "duration_max_ms",
 };
-
-/** What a chip calls its filter. */
-export const chipNames: readonly [FilterName, string][] = [
-  ["agent", "agent"],
-  ["tag", "tag"],
-  ["thread_id", "thread"],
-  ["parent_run_id", "below"],
-];
 
 export function filterOf(search: string): Filter {
   const params = new URLSearchParams(search);
   return Object.fromEntries(filterNames.map((name) => [name, params.get(name) ?? ""])) as Filter;
 }
 
+export const isFiltered = (filter: Filter): boolean => Object.values(filter).some((value) => value !== "");
+
+/** Whether only runs without a parent are listed: what is searched for may be in any run. */
+export function hasRoots(search: string): boolean {
+  const { status: _, since: _s, until: _u, ...rest } = filterOf(search);
+  const chosen = new URLSearchParams(search).get("runs");
+  return (
+    rest.parent_run_id === "" && (chosen === null ? !isFiltered({ ...noFilter, ...rest }) : chosen === "top")
+  );
+}
+
+const noFilter = filterOf("");
+
+/** What the API is asked for what stands in the address. A time before now is told from `now_ms`. */
+export function queryOf(search: string, now_ms: number): Query {
+  const params = new URLSearchParams(search);
+  const filter = filterOf(search);
+  return {
+    ...filter,
+    q: asTyped(filter.q),
+    since: sinceOf(filter.since, now_ms),
+    roots: hasRoots(search) || null,
+    sort: params.get("sort"),
+    order: params.get("order"),
+  };
+}
+
+/** The same without what does not change how many runs there are of each status. */
+export function countQueryOf({ status: _, sort: _s, order: _o, ...query }: Query): Query {
+  return query;
+}
+
+export interface Chip extends Kind {
+  text: string;
+}
+
+/** What the list is filtered by beside status and words, for people. */
+export function chipsOf(filter: Filter): Chip[] {
+  return kinds.flatMap((kind) => {
+    if (kind.word === "status" || kind.names.every((name) => filter[name] === "")) return [];
+    return [{ ...kind, text: textOf(kind, filter) }];
+  });
+}
+
+function textOf({ word, names }: Kind, filter: Filter): string {
+  const [first = "", second = ""] = names.map((name) => filter[name]);
+  if (word === "created") return timeText(first, second);
+  if (word !== "duration") return valuesOf(first).join(word === "tag" ? " and " : " or ");
+  const [least, most] = [first, second].map((ms) => duration(Number(ms)));
+  if (second === "") return `at least ${least}`;
+  return first === "" ? `less than ${most}` : `${least} to ${most}`;
+}
+
+/** Values separated by commas; `\,` is a comma in one. */
+export const valuesOf = (text: string): string[] =>
+  text
+    .split(/(?<!\\),/)
+    .filter((value) => value !== "")
+    .map((value) => value.replaceAll("\\,", ","));
+
+/** One value as it is written among others. */
+export const escaped = (value: string): string => value.replaceAll(",", "\\,");
+
 /** Takes `agent:planner` and the like out of a search; what is left is searched for. */
 export function readSearch(text: string): { q: string; chips: Partial<Filter> } {
   const chips: Partial<Filter> = {};
-  const rest = text.split(/\s+/).filter((word) => {
-    const [, name = "", value = ""] = /^(\w+):(\S+)$/.exec(word) ?? [];
+  const words = text.match(/\w+:"[^"]*"|\S+/g) ?? [];
+  const rest = words.filter((word) => {
+    const [, name = "", quoted, plain = ""] = /^(\w+):(?:"([^"]+)"|([^"]\S*))$/.exec(word) ?? [];
     const filter = written[name.toLowerCase()];
-    if (filter !== undefined) chips[filter] = value;
-    return filter === undefined;
+    if (filter === undefined) return true;
+    const value = quoted ?? plain;
+    const isTime = filter === "duration_min_ms" || filter === "duration_max_ms";
+    const told = isTime ? msOf(value)?.toString() : filter === "status" ? value : escaped(value);
+    if (told === undefined) return true;
+    chips[filter] = told;
+    return false;
   });
   return { q: rest.join(" ").trim(), chips };
 }
@@ -57,10 +153,23 @@ export function asTyped(text: string): string {
   return /[\p{sc=Latn}\p{sc=Cyrl}\p{sc=Grek}\p{N}]{3}$/u.test(text) ? `${text}*` : text;
 }
 
-/** The statuses of a filter, with one of them switched on or off. */
-export function toggled(statuses: string, status: string): string {
-  const all = statuses.split(",").filter((each) => each !== "");
-  return (all.includes(status) ? all.filter((each) => each !== status) : [...all, status]).join(",");
+/** The values of a filter, with one of them switched on or off. */
+export function toggled(values: string, value: string): string {
+  const all = values.split(",").filter((each) => each !== "");
+  return (all.includes(value) ? all.filter((each) => each !== value) : [...all, value]).join(",");
+}
+
+const units: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `90`, `30 s`, `1m30s`, `2 h` in milliseconds; a number alone is seconds. `null` when it is none of these. */
+export function msOf(text: string): number | null {
+  const plain = text.trim().toLowerCase();
+  if (/^\d+(\.\d+)?$/.test(plain)) return Math.round(Number(plain) * 1_000);
+  if (!/^(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$/.test(plain)) return null;
+  const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)/g)];
+  return Math.round(
+    parts.reduce((sum, [, value, unit]) => sum + Number(value) * (units[unit ?? ""] ?? 0), 0),
+  );
 }
 
 /** Spans of time before now, in hours, and their names. */
@@ -71,13 +180,25 @@ export const sinces: readonly [string, string, number][] = [
   ["30d", "last month", 720],
 ];
 
-const hour_ms = 3_600_000;
-
 /** The time that a `since` of the address means, for the API; a time in it stays as it is. */
 export function sinceOf(since: string, now_ms: number): string {
   const hours = sinces.find(([name]) => name === since)?.[2];
-  return hours === undefined ? since : new Date(now_ms - hours * hour_ms).toISOString();
+  return hours === undefined ? since : new Date(now_ms - hours * 3_600_000).toISOString();
 }
 
-/** The address of the list with nothing but this filter. */
-export const onlyPath = (filter: Partial<Filter>): string => `/${searchWith("", filter)}`;
+const minute = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hour12: false,
+});
+
+function timeText(since: string, until: string): string {
+  const named = sinces.find(([name]) => name === since)?.[1];
+  const [from, to] = [since, until].map((at) =>
+    Number.isNaN(Date.parse(at)) ? at : minute.format(new Date(at)),
+  );
+  if (until === "") return named ?? `since ${from}`;
+  return since === "" ? `before ${to}` : `${named ?? from} – ${to}`;
+}

@@ -1,25 +1,27 @@
 import type { Run } from "@runreel/client";
 import { expect, test } from "vitest";
-import { foldRuns } from "./foldruns";
+import { rowsOf } from "./foldruns";
 
-const run = (run_id: string, parent_run_id: string | null, status = "completed") =>
-  ({ run_id, parent_run_id, status, stalled: false }) as Run;
+const run = (run_id: string, parent_run_id: string | null, descendants?: Run["descendants"]) =>
+  ({ run_id, parent_run_id, status: "completed", stalled: false, descendants }) as Run;
 
-const list = [run("d", "c", "failed"), run("c", "a"), run("b", "gone", "running"), run("a", null)];
+const list = [run("b", null), run("a", null, { count: 3, worst_status: "failed" })];
 
-test("descendants are folded below the topmost run that is loaded, and the worst of them is told", () => {
-  expect(foldRuns(list, new Set())).toEqual([
-    { run: list[2], depth: 0, below: 0, worst: "", isOpen: false },
-    { run: list[3], depth: 0, below: 2, worst: "failed", isOpen: false },
+test("a run that is folded tells how many are below it and the worst of them", () => {
+  expect(rowsOf(list, new Map())).toEqual([
+    { run: list[0], depth: 0, below: 0, worst: "", isOpen: false },
+    { run: list[1], depth: 0, below: 3, worst: "failed", isOpen: false },
   ]);
 });
 
-test("an opened run has its descendants below it, the oldest first", () => {
-  const rows = foldRuns(list, new Set(["a"]));
+test("what was unfolded stands below its own parent, in the order of its beginning", () => {
+  const below = [run("c", "a"), run("d", "a"), run("e", "c")];
+  const rows = rowsOf(list, new Map([["a", below]]));
   expect(rows.map((row) => [row.run.run_id, row.depth])).toEqual([
     ["b", 0],
     ["a", 0],
     ["c", 1],
-    ["d", 2],
+    ["e", 2],
+    ["d", 1],
   ]);
 });

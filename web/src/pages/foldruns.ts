@@ -1,57 +1,44 @@
 import type { Run } from "@runreel/client";
 
-/** A row of the list: a run, or one that is folded below another. */
+/** A row of the list: a run, or one that was unfolded below another. */
 export interface RunRow {
   run: Run;
   depth: number;
-  /** The runs that are folded below it, of those that are loaded. */
+  /** How many runs are below it, as far as the server counts. */
   below: number;
-  /** The first of `worstFirst` that any of them has. */
+  /** The worst status among them. */
   worst: string;
   isOpen: boolean;
 }
 
-const worstFirst = [
-  "stalled",
-  "failed",
-  "interrupted",
-  "running",
-  "waiting",
-  "queued",
-  "cancelled",
-  "completed",
-];
-
 export const statusOf = (run: Run): string => (run.stalled ? "stalled" : run.status);
 
-const worstOf = (runs: readonly Run[]): string =>
-  worstFirst.find((status) => runs.some((run) => statusOf(run) === status)) ?? "";
-
-/** The list with each run's descendants folded below it; those whose ancestors are not loaded stand by themselves. */
-export function foldRuns(runs: readonly Run[], opened: ReadonlySet<string>): RunRow[] {
-  const byId = new Map(runs.map((run) => [run.run_id, run]));
-  const below = new Map<string, Run[]>();
-  const parentOf = (run: Run) => (run.parent_run_id ? byId.get(run.parent_run_id) : undefined);
-  const depthOf = (run: Run) => {
-    let depth = 0;
-    for (let above = parentOf(run); above !== undefined; above = parentOf(above)) depth += 1;
-    return depth;
-  };
-  const tops: Run[] = [];
-  for (const run of runs) {
-    let top = run;
-    for (let above = parentOf(top); above !== undefined; above = parentOf(top)) top = above;
-    if (top === run) tops.push(run);
-    else below.set(top.run_id, [run, ...(below.get(top.run_id) ?? [])]);
-  }
-  return tops.flatMap((run) => {
-    const inside = below.get(run.run_id) ?? [];
-    const isOpen = opened.has(run.run_id);
-    const row: RunRow = { run, depth: 0, below: inside.length, worst: worstOf(inside), isOpen };
-    const rest = isOpen ? inside : [];
-    return [
-      row,
-      ...rest.map((each) => ({ run: each, depth: depthOf(each), below: 0, worst: "", isOpen: false })),
-    ];
+/** The list, with what was unfolded below its run, the oldest first, each below its own parent. */
+export function rowsOf(runs: readonly Run[], unfolded: ReadonlyMap<string, readonly Run[]>): RunRow[] {
+  return runs.flatMap((run) => {
+    const below = run.descendants?.count ?? 0;
+    const inside = unfolded.get(run.run_id);
+    const worst = run.descendants?.worst_status ?? "";
+    const row: RunRow = { run, depth: 0, below, worst, isOpen: inside !== undefined };
+    return inside === undefined ? [row] : [row, ...treeOf(run, inside)];
   });
+}
+
+function treeOf(root: Run, inside: readonly Run[]): RunRow[] {
+  const byParent = new Map<string, Run[]>();
+  for (const run of inside) {
+    const parent = run.parent_run_id ?? root.run_id;
+    const siblings = byParent.get(parent);
+    if (siblings === undefined) byParent.set(parent, [run]);
+    else siblings.push(run);
+  }
+  const rows: RunRow[] = [];
+  const walk = (parent: string, depth: number) => {
+    for (const run of byParent.get(parent) ?? []) {
+      rows.push({ run, depth, below: 0, worst: "", isOpen: false });
+      walk(run.run_id, depth + 1);
+    }
+  };
+  walk(root.run_id, 1);
+  return rows;
 }

@@ -1,7 +1,9 @@
 /** The keys and what they do, for the dialog. */
 export const keyHelp: readonly [string, string][] = [
   ["j, k or ↓, ↑", "next, previous row, of the runs too"],
-  ["Enter", "open the row's detail"],
+  ["Enter", "open the row's detail; in the list the run"],
+  ["Space, p", "in the list: look at the run beside it"],
+  ["x, c", "in the list: select the run; compare the two that are selected"],
   ["Esc", "close the detail, leave the search"],
   ["←, →", "close, open a span"],
   ["/", "search (the browser's search misses rows that are not drawn)"],

@@ -1,0 +1,47 @@
+import type { Query } from "@runreel/client";
+import { histogramOf, type Histogram } from "../api/runlists";
+
+/** How soon it is counted again after something happened, and how often at most. */
+const again_ms = 2_000;
+
+/** How many runs there are by time and status, for the filter of a list; counted anew while it changes. */
+export class RunCounts {
+  told = $state.raw<Histogram | null>(null);
+  #query: Query | null = null;
+  #abort = new AbortController();
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  ask(query: Query): void {
+    if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
+    this.#query = query;
+    void this.#count();
+  }
+
+  /** Something happened that may change the counts. */
+  touch(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      // A tab that nobody sees counts when it is seen again.
+      if (document.visibilityState === "hidden") this.touch();
+      else void this.#count();
+    }, again_ms);
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#abort.abort();
+  }
+
+  async #count(): Promise<void> {
+    if (this.#query === null) return;
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    try {
+      this.told = await histogramOf(this.#query, signal);
+    } catch {
+      // The list says what is wrong; a picture of something else would be wrong too.
+      if (!signal.aborted) this.told = null;
+    }
+  }
+}

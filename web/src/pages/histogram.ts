@@ -1,0 +1,94 @@
+import type { Histogram } from "../api/runlists";
+
+/** The statuses as they are stacked, from the ground up: what went well does not hide what did not. */
+export const stackedStatuses = [
+  "failed",
+  "interrupted",
+  "waiting",
+  "running",
+  "queued",
+  "cancelled",
+  "completed",
+];
+
+/** A part of a bar, from `from` to `to` of the picture's height. */
+export interface Part {
+  status: string;
+  count: number;
+  from: number;
+  to: number;
+}
+
+/** The runs that were created in a stretch of time. */
+export interface Bar {
+  at_ms: number;
+  until_ms: number;
+  total: number;
+  parts: Part[];
+}
+
+export interface Bars {
+  bars: Bar[];
+  /** The height of the highest bar, in runs. */
+  most: number;
+}
+
+/** Every bucket of the time, also those without runs. `statuses`: only these, all when empty. */
+export function barsOf(told: Histogram, statuses: ReadonlySet<string> = new Set()): Bars {
+  const { bucket_ms } = told;
+  const first_ms = Math.floor(Date.parse(told.since) / bucket_ms) * bucket_ms;
+  const count = Math.max(1, Math.ceil((Date.parse(told.until) - first_ms) / bucket_ms));
+  const byTime = new Map(told.buckets.map((bucket) => [Date.parse(bucket.at), bucket.counts]));
+  const counted = Array.from({ length: count }, (_, at) => {
+    const counts = byTime.get(first_ms + at * bucket_ms) ?? {};
+    const shown = stackedStatuses.filter((status) => statuses.size === 0 || statuses.has(status));
+    return shown.map((status) => ({ status, count: counts[status] ?? 0 })).filter((part) => part.count > 0);
+  });
+  const totals = counted.map((parts) => parts.reduce((sum, part) => sum + part.count, 0));
+  const most = Math.max(0, ...totals);
+  const bars = counted.map((parts, at) => {
+    let below = 0;
+    return {
+      at_ms: first_ms + at * bucket_ms,
+      until_ms: first_ms + (at + 1) * bucket_ms,
+      total: totals[at] ?? 0,
+      parts: parts.map((part) => {
+        const from = below / most;
+        below += part.count;
+        return { ...part, from, to: below / most };
+      }),
+    };
+  });
+  return { bars, most };
+}
+
+/** The bars from one to the other, whichever comes first, as a filter of the address. */
+export function rangeOf(
+  bars: readonly Bar[],
+  one: number,
+  other: number,
+): { since: string; until: string } | null {
+  const first = bars[Math.min(one, other)];
+  const last = bars[Math.max(one, other)];
+  if (first === undefined || last === undefined) return null;
+  return { since: new Date(first.at_ms).toISOString(), until: new Date(last.until_ms).toISOString() };
+}
+
+const day_ms = 86_400_000;
+
+/** Which bars have their time written below them, and how. */
+export function labelsOf(bars: readonly Bar[], labels_max: number): { at: number; text: string }[] {
+  const every = Math.max(1, Math.ceil(bars.length / Math.max(1, labels_max)));
+  const first = bars[0];
+  if (first === undefined) return [];
+  const isDays = first.until_ms - first.at_ms >= day_ms;
+  const isLong = (bars.at(-1)?.until_ms ?? 0) - first.at_ms > day_ms;
+  const form = new Intl.DateTimeFormat(undefined, {
+    ...(isDays || isLong ? { month: "short", day: "numeric" } : {}),
+    ...(isDays ? {} : { hour: "2-digit", minute: "2-digit", hour12: false }),
+    ...(first.until_ms - first.at_ms < 60_000 ? { second: "2-digit" } : {}),
+  });
+  // The last bars have no room to their right.
+  const isWritten = (at: number) => at % every === 0 && at + every / 2 <= bars.length;
+  return bars.flatMap((bar, at) => (isWritten(at) ? [{ at, text: form.format(bar.at_ms) }] : []));
+}

@@ -11,6 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest as _, Sha256};
 use tracing::info;
 
 use super::NAME;
@@ -43,10 +46,26 @@ impl Password {
         Self(hex::encode(rand::random::<[u8; 32]>()))
     }
 
-    /// The statement that sets it for the superuser. Hexadecimal digits need no escaping.
+    /// The statement that sets it for the superuser, as what Postgres stores of a password. Nothing in it needs escaping.
     pub(super) fn statement(&self) -> String {
-        format!("alter role {NAME} password '{}'\n", self.0)
+        format!("alter role {NAME} password '{}'\n", verifier(&self.0, rand::random()))
     }
+}
+
+/// What Postgres stores of a password (RFC 5803, RFC 5802). It is hashed once, and not 4 096 times as Postgres would do:
+/// that makes guessing slow, which 256 random bits need not fear, and every connection would wait for it.
+fn verifier(password: &str, salt: [u8; 16]) -> String {
+    let salted = keyed(password.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()].concat());
+    let stored_key = Sha256::digest(keyed(&salted, b"Client Key"));
+    let [salt, stored_key, server_key] =
+        [&salt[..], &stored_key[..], &keyed(&salted, b"Server Key")[..]].map(|bytes| STANDARD.encode(bytes));
+    format!("SCRAM-SHA-256$1:{salt}${stored_key}:{server_key}")
+}
+
+fn keyed(key: &[u8], text: &[u8]) -> [u8; 32] {
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("any length will do");
+    mac.update(text);
+    mac.finalize().into_bytes().into()
 }
 
 impl fmt::Debug for Password {
@@ -108,4 +127,17 @@ fn write(opened: io::Result<File>, text: &str) -> io::Result<()> {
     let mut file = opened?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_stored_as_postgres_itself_would_store_it() {
+        // Keys made by an independent implementation of PBKDF2 and HMAC.
+        let salt = "MDEyMzQ1Njc4OWFiY2RlZg==";
+        let keys = "6E6za7g9nQj7bvJ78b+hKOVaeRanit38xaWlCSvoB4Y=:+Xl/1j60mYw7IUJQ7cmQYlUgCDB0vLsvuw4MqpuAMaQ=";
+        assert_eq!(verifier("pencil", *b"0123456789abcdef"), format!("SCRAM-SHA-256$1:{salt}${keys}"));
+    }
 }

@@ -4,8 +4,6 @@ import { Bodies } from "./bodies";
 import { RunView } from "./fold";
 import { rowsOf, type IndexPage } from "./row";
 import { rowOf } from "./whole";
-import { runAfter } from "./runrow";
-import type { Run } from "@runreel/client";
 import { event, run_id, tell, told } from "./testing";
 import { titleOf } from "./title";
 
@@ -162,22 +160,5 @@ describe("kept bodies", () => {
     bodies.put(3, "cccc");
     bodies.put(4, "too long");
     expect([1, 2, 3, 4].map((seq) => bodies.get(seq))).toEqual([null, "bbbb", "cccc", null]);
-  });
-});
-
-describe("a run's row in the list", () => {
-  const run = { run_id, status: "running", last_seq: 4, started_at: null, ended_at: null } as unknown as Run;
-
-  test("moves with each newer event", () => {
-    expect(runAfter(run, event(5, "run.completed"))).toMatchObject({ status: "completed", last_seq: 5 });
-  });
-
-  test("reads a member that was left out as one that is null", () => {
-    const { started_at: _, ended_at: __, ...bare } = run;
-    expect(runAfter(bare, event(5, "log.info"))).toMatchObject({ started_at: null, ended_at: null });
-  });
-
-  test("ignores what it already knows", () => {
-    expect(runAfter(run, event(4, "run.failed"))).toBeNull();
   });
 });

@@ -23,6 +23,8 @@ import { newer, placeOf, runAfter } from "./runrow";
 const relist_ms = 300;
 /** After how long a search is asked again whose index was behind. */
 const lag_ms = 2_000;
+/** Between two looks at the list is so many times as long as one takes. */
+const rest = 4;
 const page_runs = 50;
 const early_max = 10_000;
 
@@ -56,6 +58,9 @@ export class RunsStore {
   #byId = new Map<string, Run>();
   #stream: Following["stream"] | null = null;
   readonly #moved = new Set<string>();
+  /** Unfolded runs that got another below them. */
+  readonly #grown = new Set<string>();
+  #took_ms = 0;
   #turns = 0;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
@@ -138,17 +143,21 @@ export class RunsStore {
 
   /** Reads what is below a run; without `isOpen` it is folded again. */
   async unfold(root: Run, isOpen: boolean): Promise<void> {
-    const below = new Map(this.below);
-    below.delete(root.run_id);
-    if (isOpen) {
-      try {
-        below.set(root.run_id, await descendantsOf(root, this.#abort.signal));
-      } catch (error) {
-        return this.#refused(error);
+    try {
+      const found = isOpen ? await descendantsOf(root, this.#abort.signal) : null;
+      const below = new Map(this.below);
+      below.delete(root.run_id);
+      if (found !== null) {
+        const fresh = found.map((run) =>
+          newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)),
+        );
+        below.set(root.run_id, fresh);
       }
+      this.below = below;
+      this.#index();
+    } catch (error) {
+      this.#refused(error);
     }
-    this.below = below;
-    this.#index();
   }
 
   get #isLive(): boolean {
@@ -204,10 +213,18 @@ export class RunsStore {
 
   /** A new run below one that is unfolded. */
   #childOf(parent_run_id: string): void {
-    for (const [root_run_id, below] of this.below) {
-      const isInside = below.some((run) => run.run_id === parent_run_id);
-      const root = this.#byId.get(root_run_id);
-      if (root !== undefined && (isInside || root_run_id === parent_run_id)) void this.unfold(root, true);
+    for (const [root_run_id, below] of this.below)
+      if (root_run_id === parent_run_id || below.some((run) => run.run_id === parent_run_id))
+        this.#grown.add(root_run_id);
+  }
+
+  /** Reads what is below those again that have more below them than when they were unfolded. */
+  #takeGrown(): void {
+    const grown = [...this.#grown];
+    this.#grown.clear();
+    for (const run_id of grown) {
+      const root = this.#byId.get(run_id);
+      if (root !== undefined && this.below.has(run_id)) void this.unfold(root, true);
     }
   }
 
@@ -246,18 +263,23 @@ export class RunsStore {
     this.moved = 0;
   }
 
+  /** A list that took long is not asked for all the time. */
   #relist(delay_ms: number): void {
     if (this.#relisting !== null) return;
-    this.#relisting = setTimeout(() => {
-      this.#relisting = null;
-      void this.#list(null);
-    }, delay_ms);
+    this.#relisting = setTimeout(
+      () => {
+        this.#relisting = null;
+        void this.#list(null).then(() => this.#takeGrown());
+      },
+      Math.max(delay_ms, delay_ms === 0 ? 0 : rest * this.#took_ms),
+    );
   }
 
   /** A page. `replaces`: the rows are put in its order, whatever they were. */
   async #list(cursor: string | null, replaces = false): Promise<void> {
     const { signal } = this.#abort;
     const listing = this.#listings;
+    const begun_ms = performance.now();
     this.#lists += 1;
     try {
       const page = await runs.list({ ...this.#query, limit: page_runs, cursor }, signal);
@@ -278,6 +300,7 @@ export class RunsStore {
       if (listing === this.#listings) this.#refused(error);
     } finally {
       this.#lists -= 1;
+      this.#took_ms = performance.now() - begun_ms;
     }
     this.#takeEarly();
   }

@@ -17,7 +17,7 @@ export const destinations: readonly Destination[] = [
     href: "/",
     name: "Runs",
     drawing: "M2.5 4h7M5 8h8.5M2.5 12h5",
-    pages: ["runs", "run"],
+    pages: ["runs", "run", "compare"],
     isFirst: true,
   },
   {

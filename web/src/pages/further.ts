@@ -3,6 +3,7 @@ import type { PageName } from "./routes";
 
 /** The pages that are not opened first, with the names of their files. */
 export const further: Record<Exclude<PageName, "runs" | "run">, Loader> = {
+  compare: () => import("./ComparePage.svelte"),
   threads: () => import("./ThreadsPage.svelte"),
   thread: () => import("./ThreadPage.svelte"),
   inbox: () => import("./InboxPage.svelte"),

@@ -1,6 +1,6 @@
 /** The addresses of the UI, both ways. */
 export type PageName =
-  "runs" | "run" | "threads" | "thread" | "inbox" | "sessions" | "session" | "sql" | "insights" | "tokens";
+  "runs" | "run" | "compare" | "threads" | "thread" | "inbox" | "sessions" | "session" | "sql" | "insights" | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 
@@ -8,6 +8,7 @@ export type Route = { page: PageName; id?: string } | { page: "missing" };
 const pages = new Map<string, readonly [PageName, PageName?]>([
   ["", ["runs"]],
   ["runs", ["runs", "run"]],
+  ["compare", ["compare"]],
   ["threads", ["threads", "thread"]],
   ["inbox", ["inbox"]],
   ["sessions", ["sessions", "session"]],

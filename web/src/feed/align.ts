@@ -1,0 +1,79 @@
+import type { TimelineSpan } from "@runreel/client";
+import { commonPlaces } from "./lcs";
+
+/** A step of two runs, or one that only one of them has. */
+export interface Pair {
+  a: TimelineSpan | null;
+  b: TimelineSpan | null;
+  depth: number;
+}
+
+/**
+ * What makes two steps the same one. A span without a name is called by its id, which no step of another run has
+ * unless it is a name after all.
+ */
+function keyOf(span: TimelineSpan, others: ReadonlySet<string>): string {
+  // The runs themselves are what is compared, whatever they are called.
+  const isNamed = span.kind !== "run" && (span.name !== span.span_id || others.has(span.name));
+  return isNamed ? `${span.kind} ${span.name}` : span.kind;
+}
+
+/**
+ * The steps of two runs side by side: below each pair of parents, the longest common sequence of kinds and names.
+ * Every span of either stands in exactly one pair, and those of a run in the order of its tree.
+ */
+export function alignSpans(a: readonly TimelineSpan[], b: readonly TimelineSpan[]): Pair[] {
+  const [treeA, treeB] = [childrenOf(a), childrenOf(b)];
+  const [namesA, namesB] = [a, b].map((spans) => new Set(spans.map((span) => span.name)));
+  const keyInA = (at: number) => keyOf(a[at] as TimelineSpan, namesB ?? new Set());
+  const keyInB = (at: number) => keyOf(b[at] as TimelineSpan, namesA ?? new Set());
+  const pairs: Pair[] = [];
+  const align = (inA: readonly number[], inB: readonly number[], depth: number) => {
+    const common = commonPlaces(inA.map(keyInA), inB.map(keyInB));
+    let [x, y] = [0, 0];
+    for (const [nextX, nextY] of [...common, [inA.length, inB.length] as [number, number]]) {
+      for (; x < nextX; x += 1) put(inA[x], undefined, depth);
+      for (; y < nextY; y += 1) put(undefined, inB[y], depth);
+      if (x < inA.length && y < inB.length) put(inA[x], inB[y], depth);
+      x += 1;
+      y += 1;
+    }
+  };
+  const put = (one: number | undefined, other: number | undefined, depth: number) => {
+    const [spanA, spanB] = [one === undefined ? null : a[one], other === undefined ? null : b[other]];
+    pairs.push({ a: spanA ?? null, b: spanB ?? null, depth });
+    align(treeA.get(one ?? none) ?? [], treeB.get(other ?? none) ?? [], depth + 1);
+  };
+  align(treeA.get(top) ?? [], treeB.get(top) ?? [], 0);
+  return pairs;
+}
+
+/** The key of what is below nothing, and that of nothing. */
+const top = -1;
+const none = -2;
+
+/** The places of the spans by the place of their parent: the span with its id that began before it. */
+function childrenOf(spans: readonly TimelineSpan[]): Map<number, number[]> {
+  const byId = new Map<string, number>();
+  const children = new Map<number, number[]>();
+  const root = spans[0]?.kind === "run" ? 0 : top;
+  spans.forEach((span, at) => {
+    const named = span.parent_span_id ? byId.get(span.parent_span_id) : undefined;
+    const parent = at === 0 ? top : (named ?? root);
+    const siblings = children.get(parent);
+    if (siblings === undefined) children.set(parent, [at]);
+    else siblings.push(at);
+    if (!byId.has(span.span_id)) byId.set(span.span_id, at);
+  });
+  return children;
+}
+
+/** What differs in a pair, beside the time it took. */
+export function differs({ a, b }: Pair): boolean {
+  if (a === null || b === null || a.status !== b.status) return true;
+  const [one, other] = [a.duration_ms ?? 0, b.duration_ms ?? 0];
+  return Math.abs(one - other) > notable_ms && Math.max(one, other) > 1.5 * Math.min(one, other);
+}
+
+/** Less is noise, however much it is in parts of the whole. */
+const notable_ms = 100;

@@ -12,20 +12,19 @@ export class Children {
   list = $state.raw<Run[]>([]);
   #timer: ReturnType<typeof setTimeout> | null = null;
 
-  constructor(
-    readonly run_id: string,
-    readonly signal: AbortSignal,
-  ) {}
+  readonly #abort = new AbortController();
+
+  constructor(readonly run_id: string) {}
 
   async look(): Promise<void> {
-    this.stop();
+    this.#rest();
+    const { signal } = this.#abort;
     try {
-      this.list = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, this.signal)).runs;
+      this.list = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, signal)).runs;
     } catch {
       // The next look may find them.
     }
-    if (!this.signal.aborted && this.list.some((child) => !isTerminal(child.status)))
-      this.#lookAfter(children_ms);
+    if (!signal.aborted && this.list.some((child) => !isTerminal(child.status))) this.#lookAfter(children_ms);
   }
 
   lookSoon(): void {
@@ -33,6 +32,11 @@ export class Children {
   }
 
   stop(): void {
+    this.#abort.abort();
+    this.#rest();
+  }
+
+  #rest(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
   }

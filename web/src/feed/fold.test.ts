@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Bodies } from "./bodies";
 import { RunView } from "./fold";
+import { lull_ms, Past, playedTo } from "./past";
 import { rowsOf, type IndexPage } from "./row";
 import { rowOf } from "./whole";
 import { event, run_id, tell, told } from "./testing";
@@ -149,6 +150,43 @@ describe("the view of a run", () => {
     tell(view, told(event(3, "tool.failed", { span_id: "t", payload: { error: { message: "429" } } })));
     tell(view, told(event(4, "run.failed")));
     expect([view.answer?.seq, view.error?.seq]).toEqual([1, 3]);
+  });
+});
+
+describe("the past of a run", () => {
+  const rows = (count: number) =>
+    Array.from({ length: count }, (_, at) =>
+      rowOf(event(at + 1, at % 3 ? "log.info" : "tool.started", { span_id: `t${at}`, ms: at * 1000 })),
+    );
+
+  test("is the same fold over fewer rows, whichever way one comes to it", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 30 }), { maxLength: 12 }), (visited) => {
+        const now = new RunView();
+        for (const row of rows(30)) now.takeRow(row);
+        const past = new Past(now);
+        for (const seq of visited) {
+          const plain = new RunView();
+          for (const row of rows(seq)) plain.takeRow(row);
+          const view = past.at(seq);
+          expect([view.rows, view.spans.tree.spans, view.last_seq]).toEqual([
+            plain.rows,
+            plain.spans.tree.spans,
+            plain.last_seq,
+          ]);
+        }
+        expect(now.rows).toHaveLength(30);
+      }),
+    );
+  });
+
+  test("is played as it went, and where nothing happened for long it is cut short", () => {
+    const told = [0, 100, 200, 3_600_000, 3_600_100].map((ms, at) =>
+      rowOf(event(at + 1, "log.info", { ms })),
+    );
+    expect(playedTo(told, 0, 150)).toEqual({ index: 1, left_ms: 50 });
+    expect(playedTo(told, 2, lull_ms)).toEqual({ index: 3, left_ms: 0 });
+    expect(playedTo(told, 0, 1e9).index).toBe(4);
   });
 });
 

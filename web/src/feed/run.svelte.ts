@@ -7,15 +7,14 @@ import {
   type Run,
   type RunEvent,
   type RunStatus,
+  type StreamEvent,
 } from "@runreel/client";
 import { fields, isTerminal } from "@runreel/client/fold";
 import { eventsAt, indexOf, runs } from "../api/client";
-import { Children } from "./children.svelte";
 import { rowsBetween } from "./earlier";
 import { RunView } from "./fold";
 import { follow, type Following } from "./follower";
 import { hear } from "./hear";
-import { LeaseWatch } from "./lease";
 import { atMs } from "./read";
 import { rowsOf } from "./row";
 import type { SpanTree } from "./tree";
@@ -26,6 +25,8 @@ const first_rows = 1_000;
 /** So many rows are read unasked. */
 const rows_max = 200_000;
 const opened_max = 20;
+/** By then the server has told those who are there. */
+const stalled_ms = 5_000;
 
 /**
  * One run on the screen. Its index is read from the newest page on, payloads only when they are looked at, and what
@@ -41,7 +42,10 @@ export class RunStore {
   /** Rows that are there but are not read before somebody asks. */
   rest = $state(0);
   isComplete = $state(false);
-  readonly children: Children;
+  /** The event after which it is shown as it was; null for how it is. */
+  at = $state.raw<number | null>(null);
+  /** Grows when rows were put before those that were shown. */
+  joins = 0;
   /** Child runs that are shown within this one. */
   opened = $state.raw<ReadonlyMap<string, RunStore>>(new Map());
   /** What is shown; the end of the run until its beginning has been read, or the beginning until it reaches the end. */
@@ -52,8 +56,6 @@ export class RunStore {
   #stream: Following["stream"] | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
-  readonly #leases = new LeaseWatch(() => this.#look());
-  #childEvents = 0;
   #more: (() => void) | null = null;
   /** Loaded with the first page: nothing comes whole before it. */
   #rowOf: typeof import("./whole").rowOf = () => {
@@ -70,7 +72,6 @@ export class RunStore {
     readonly fromStart = false,
   ) {
     this.run_id = run_id;
-    this.children = new Children(run_id, this.#abort.signal);
   }
 
   start(): void {
@@ -91,7 +92,10 @@ export class RunStore {
         if (isEvent(event)) {
           this.#end.take(this.#rowOf(event), event, data);
           if ("usage" in fields(event.payload)) this.calls += 1;
-        } else this.#end.takeFrame(event);
+        } else {
+          this.#end.takeFrame(event);
+          this.#said(event);
+        }
         // What was asked before is in the list already.
         if (this.#end.caughtUp) hear(received.event.type);
       },
@@ -104,8 +108,6 @@ export class RunStore {
 
   stop(): void {
     this.#abort.abort();
-    this.#leases.stop();
-    this.children.stop();
     for (const child of this.opened.values()) child.stop();
     this.#undo?.();
   }
@@ -138,6 +140,7 @@ export class RunStore {
   }
 
   get status(): RunStatus {
+    if (this.at !== null) return this.view.status ?? "queued";
     const told = this.run?.status;
     return (this.#isBehind ? told : this.#end.status) ?? told ?? "queued";
   }
@@ -145,6 +148,7 @@ export class RunStore {
   /** Its producer was silent for longer than its lease, and nothing came since that was found out. */
   get isStalled(): boolean {
     const told = this.run;
+    if (this.at !== null) return false;
     return told !== null && told.stalled && !isTerminal(this.status) && this.last_seq <= told.last_seq;
   }
 
@@ -155,6 +159,11 @@ export class RunStore {
   }
 
   get ended_ms(): number | null {
+    return this.at === null ? this.end_ms : this.view.ended_ms;
+  }
+
+  /** When it ended, also when it is shown as it was before. */
+  get end_ms(): number | null {
     const told = this.run?.ended_at ? atMs(this.run.ended_at) : null;
     return (this.#isBehind ? told : this.#end.ended_ms) ?? told;
   }
@@ -165,6 +174,18 @@ export class RunStore {
 
   get tree(): SpanTree {
     return this.view.spans.tree;
+  }
+
+  /** Everything that has come, whatever is shown. */
+  get now(): RunView {
+    return this.#end;
+  }
+
+  /** Shows it as it was, or as it is. */
+  show(at: number | null, view: RunView = this.#end): void {
+    this.at = at;
+    this.view = view;
+    this.version += 1;
   }
 
   /** The whole event: as it came, or asked for. */
@@ -216,8 +237,6 @@ export class RunStore {
       void this.#readBack(first_seq, page.last_seq);
     }
     this.#commit();
-    this.#leases.watch([run]);
-    void this.children.look();
   }
 
   /** Reads the rows before the newest ones, from the first one on, and joins both. */
@@ -235,6 +254,7 @@ export class RunStore {
       }
       if (signal.aborted) return;
       whole.join(this.#end);
+      if (this.view !== whole) this.joins += 1;
       this.view = this.#end = whole;
       this.#complete(whole.rows[0]?.seq ?? 1);
       this.#commit();
@@ -256,20 +276,26 @@ export class RunStore {
 
   #commit(): void {
     this.version += 1;
-    if (this.#end.children === this.#childEvents) return;
-    this.#childEvents = this.#end.children;
-    // The first look is that of `#begin`.
-    if (this.#end.caughtUp) this.children.lookSoon();
   }
 
-  /** A heartbeat is no event: whether one is overdue, the server has to be asked. */
+  /** Whether its producer has fallen silent makes no event: it is told to those who are there, others ask. */
+  #said(event: StreamEvent): void {
+    const { run } = this;
+    if (run === null) return;
+    if (event.type === "stream.stalled" && event.last_seq >= this.last_seq)
+      this.run = { ...run, stalled: event.stalled, last_seq: Math.max(run.last_seq, event.last_seq) };
+    if (event.type !== "stream.caught_up" || !run.lease_ms || isTerminal(this.status)) return;
+    void this.#look();
+    // One whose silence ended before the server looked for it is told of nothing.
+    setTimeout(() => this.run?.stalled && !this.#abort.signal.aborted && this.#look(), stalled_ms);
+  }
+
   async #look(): Promise<void> {
     try {
       this.run = await runs.get(this.run_id, this.#abort.signal);
     } catch (error) {
       if (!(error instanceof RunreelError)) throw error;
     }
-    if (!isTerminal(this.status) && this.run !== null) this.#leases.watch([this.run]);
   }
 
   #changed(connection: Connection): void {
@@ -278,6 +304,5 @@ export class RunStore {
     // The run's result is worth one more look at the end.
     if (connection.state !== "ended" || isTerminal(this.run?.status ?? "")) return;
     void this.#look();
-    void this.children.look();
   }
 }

@@ -9,6 +9,8 @@ export const keyHelp: readonly [string, string][] = [
   ["/", "search (the browser's search misses rows that are not drawn)"],
   ["f", "follow the end, or stop following"],
   ["Home, End", "first row, last row"],
+  ["[, ]", "replay: the run as it was, one event back, one on"],
+  ["Space", "replay: play, pause"],
   ["e, E", "next, previous error"],
   ["w, s, a, d, 0", "zoom in, out, to the left, to the right, see all"],
   ["c, C, y", "copy the event as JSON, as curl; copy the link"],

@@ -1,0 +1,75 @@
+import { violations } from "./axe.ts";
+import { expect, test } from "./fixtures.ts";
+import { expectState } from "./page.ts";
+import { tripRun } from "./trip.ts";
+
+test("a run is shown as it was after any of its events, one event at a time, and the address keeps it", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await tripRun(producer, true);
+  const last = await producer.lastSeq(run_id);
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expectState(page, "ended");
+  const badge = page.locator("header .badge").first();
+  const rows = page.getByRole("treegrid").locator("[aria-level]");
+  const where = page.locator("[data-at]");
+  await expect(rows).toHaveCount(8);
+
+  await page.keyboard.press("[");
+  await expect(where).toHaveAttribute("data-at", String(last));
+  await expect(page.getByRole("region", { name: "The answer" })).toBeVisible();
+  await page.keyboard.press("[");
+  // One event before its end it was not over, and had no answer to show.
+  await expect(badge).toHaveText("running");
+  await expect(page.getByRole("region", { name: "The answer" })).toHaveCount(0);
+  await expect(where).toHaveAttribute("data-at", String(last - 1));
+  expect(await violations(page)).toEqual([]);
+
+  await page.getByRole("slider", { name: "Event" }).fill("6");
+  await expect(rows).toHaveCount(4);
+  await expect(rows.filter({ hasText: "weather" }).getByRole("img", { name: "running" })).toBeVisible();
+  await expect(page).toHaveURL(/at=6/);
+  await page.reload();
+  await expect(rows).toHaveCount(4);
+  await page.keyboard.press("]");
+  await expect(rows.filter({ hasText: "weather" }).getByRole("img", { name: "completed" })).toBeVisible();
+  await page.getByRole("tab", { name: "Conversation" }).click();
+  await expect(page.getByRole("region", { name: "Texts of the run" })).not.toContainText("Fly on Saturday");
+
+  await page.getByRole("button", { name: "Now", exact: true }).click();
+  await expect(page).not.toHaveURL(/at=/);
+  await expect(badge).toHaveText("completed");
+  await expect(page.getByRole("region", { name: "Texts of the run" })).toContainText("Fly on Saturday");
+});
+
+test("a replay plays to the end and stops there, while the run itself goes on", async ({ page, server, producer }) => {
+  const run_id = await tripRun(producer, false);
+  const last = await producer.lastSeq(run_id);
+  await page.goto(`${server.url}/runs/${run_id}?at=3`);
+  const where = page.locator("[data-at]");
+  await expect(where).toHaveAttribute("data-at", "3");
+  await page.getByLabel("Speed").selectOption("16");
+  const seen = page.evaluate(
+    (last) =>
+      new Promise<number>((arrived) => {
+        const shown = document.querySelector("[data-at]") as HTMLElement;
+        const values = new Set<string>();
+        new MutationObserver(() => {
+          values.add(shown.dataset["at"] ?? "");
+          if (shown.dataset["at"] === last) arrived(values.size);
+        }).observe(shown, { attributes: true });
+      }),
+    String(last),
+  );
+  await page.getByRole("button", { name: "Play", exact: true }).click();
+  await expect(where).toHaveAttribute("data-at", String(last));
+  expect(await seen).toBeGreaterThan(4);
+  // What comes now does not change the past.
+  await producer.emit(run_id, { type: "log.info", payload: { message: "later" } });
+  await expect(where).toContainText(`of ${last + 1}`);
+  await expect(where).toHaveAttribute("data-at", String(last));
+  await page.keyboard.press("]");
+  await expect(where).toHaveAttribute("data-at", String(last + 1));
+});

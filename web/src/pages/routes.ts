@@ -1,6 +1,16 @@
 /** The addresses of the UI, both ways. */
 export type PageName =
-  "runs" | "run" | "compare" | "threads" | "thread" | "inbox" | "sessions" | "session" | "sql" | "insights" | "tokens";
+  | "runs"
+  | "run"
+  | "compare"
+  | "threads"
+  | "thread"
+  | "inbox"
+  | "sessions"
+  | "session"
+  | "sql"
+  | "insights"
+  | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 

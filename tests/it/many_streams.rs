@@ -155,6 +155,24 @@ async fn one_that_ends_or_fails_says_so_and_the_others_go_on() {
 }
 
 #[tokio::test]
+async fn one_whose_run_is_deleted_while_it_is_read_says_so() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let large = json!({ "type": "custom.large", "payload": "x".repeat(65_000) });
+    for _ in 0..12 {
+        server.emit(&run, json!(vec![large.clone(); 40])).await;
+    }
+    server.complete(&run).await;
+    let mut stream = open(&server, json!([{ "name": "a", "stream": "run", "run_id": run }])).await;
+    // It has begun, and waits for a client that does not read.
+    stream.next().await;
+    server.delete(&format!("/api/runs/{run}")).await.expect(204);
+    let rest = stream.rest().await;
+    assert_eq!(rest.last().unwrap().event, "a/stream.gone");
+    assert!(rest.len() < 400, "{} of 482 events came before", rest.len());
+}
+
+#[tokio::test]
 async fn a_reader_comes_back_with_the_cursor_of_each_and_misses_nothing() {
     let server = Server::start().await;
     let runs = [server.start_run().await, server.start_run().await];

@@ -68,6 +68,25 @@ const pages: Looked[] = [
     ready: (page) => expect(page.getByRole("button", { name: "Restore here" })).toBeVisible(),
   },
   {
+    name: "artifacts",
+    path: "/artifacts",
+    ready: async (page) => {
+      await expect(page.locator("[data-artifact]")).toHaveCount(5);
+      await expect(page.locator("canvas")).toBeVisible();
+      await expect(page.getByText("nothing failed")).toBeVisible();
+    },
+  },
+  {
+    name: "agents",
+    path: "/agents",
+    ready: (page) => expect(page.locator("[data-agent=nobody]")).toBeVisible(),
+  },
+  {
+    name: "settings",
+    path: "/settings",
+    ready: (page) => expect(page.getByRole("region", { name: "About" })).toBeVisible(),
+  },
+  {
     name: "insights",
     path: "/insights?from=24h",
     ready: async (page) => {

@@ -72,6 +72,7 @@ for (const scheme of schemes) {
     await expect(page.locator("[data-interrupt]")).toHaveCount(2);
     expect(await violations(page), "interrupts").toEqual([]);
 
+    await page.getByRole("link", { name: "Settings" }).click();
     await page.getByRole("link", { name: "API tokens" }).click();
     await page.getByRole("button", { name: "New token" }).click();
     expect(await violations(page), "a new token").toEqual([]);

@@ -8,7 +8,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 
-const binary = resolve(import.meta.dirname, process.env["RUNREEL_BIN"] ?? "../../target/debug/runreel");
+/** The program that is tested. */
+export const binary = resolve(import.meta.dirname, process.env["RUNREEL_BIN"] ?? "../../target/debug/runreel");
 /** The first start makes the embedded database; a slow machine needs its time. */
 const ready_ms = 45_000;
 /** More than the server needs at most to end its database. */

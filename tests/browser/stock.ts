@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { deflateSync, crc32 } from "node:zlib";
 import { test as base } from "./fixtures.ts";
 import type { Producer } from "./producer.ts";
 import { Server, startAndStop_ms } from "./server.ts";
@@ -105,6 +106,58 @@ async function conversation(producer: Producer): Promise<void> {
   await put(producer, "/api/threads/weekend", { metadata: { customer: "Anna", topic: "travel" } });
 }
 
+export async function upload(
+  producer: Producer,
+  run_id: string,
+  name: string,
+  media_type: string,
+  body: string | Uint8Array,
+): Promise<void> {
+  const path = `/api/runs/${run_id}/artifacts?name=${encodeURIComponent(name)}`;
+  const init = { method: "POST", headers: { "content-type": media_type }, body: Buffer.from(body) };
+  const response = await fetch(producer.url() + path, init);
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+}
+
+/** A picture, as PNG: bars of four colours. */
+export function image(width = 160, height = 90): Uint8Array {
+  const chunk = (type: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(type), data]);
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
+    length.writeUInt32BE(data.length);
+    sum.writeUInt32BE(crc32(body));
+    return Buffer.concat([length, body, sum]);
+  };
+  const head = Buffer.from([0, 0, 0, width, 0, 0, 0, height, 8, 2, 0, 0, 0]);
+  const colours = [
+    [127, 160, 230],
+    [224, 164, 88],
+    [79, 174, 139],
+    [169, 139, 224],
+  ];
+  const rows = Array.from({ length: height }, (_, y) => [
+    0,
+    ...Array.from({ length: width }, (_, x) => {
+      const bar = Math.floor((x * 8) / width);
+      const isBar = height - y < (height * (bar + 2)) / 10;
+      return isBar ? (colours[bar % 4] as number[]) : [240, 240, 238];
+    }).flat(),
+  ]);
+  const bytes = deflateSync(Buffer.from(rows.flat()));
+  const signature = Buffer.from([137, 80, 78, 71, 13, 10, 26, 10]);
+  return Buffer.concat([signature, chunk("IHDR", head), chunk("IDAT", bytes), chunk("IEND", Buffer.alloc(0))]);
+}
+
+async function files(producer: Producer): Promise<void> {
+  const run_id = await producer.createRun({ title: "Nightly report", agent: "reporter" });
+  await upload(producer, run_id, "bundle.zip", "application/zip", "PK");
+  await upload(producer, run_id, "settings.json", "application/json", '{"retries":3,"regions":["eu","us"]}');
+  await upload(producer, run_id, "calls.csv", "text/csv", "name,calls\nsearch,112\nfetch,87\nwrite,12\n");
+  await upload(producer, run_id, "chart.png", "image/png", image());
+  await upload(producer, run_id, "report.md", "text/markdown", "# Nightly report\n\n- 12 tickets, 3 new\n- nothing failed\n");
+  await producer.createRun({ title: "Left behind", agent: "nobody", start: false });
+}
+
 /** What somebody writes in a chat of the channel. */
 export async function write(producer: Producer, chat_id: string, text: string): Promise<void> {
   const response = await fetch(`${producer.url()}/api/channels/web/messages`, {
@@ -120,6 +173,7 @@ export async function stock(producer: Producer): Promise<void> {
   await tripRun(producer, true);
   await dayOfRuns(producer);
   await conversation(producer);
+  await files(producer);
   for (const chat of ["door", "desk"]) await write(producer, chat, "Is anybody there?");
   const saved = { name: "weekend-2026", thread_id: "weekend", description: "As it was on Friday" };
   await post(producer, "/api/saved-sessions", saved);

@@ -133,6 +133,7 @@ test("the page of the tokens is loaded when it is opened, not before", async ({ 
   await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
   const isOwn = (path: string) => path.startsWith("/assets/TokensPage-");
   expect(loaded.filter(isOwn)).toEqual([]);
+  await page.getByRole("link", { name: "Settings" }).click();
   await page.getByRole("link", { name: "API tokens" }).click();
   await expect(page.getByText("No API tokens.")).toBeVisible();
   await expect(page).toHaveURL(`${server.url}/tokens`);

@@ -22,6 +22,16 @@ export async function artifactsOf(
   return { artifacts: page.artifacts, next_cursor: page.next_cursor ?? null };
 }
 
+/** One in the list of all runs. */
+export type OwnedArtifact = components["schemas"]["OwnedArtifact"];
+
+/** Those of all runs, newest first. */
+export const allArtifacts = (cursor: string | null, signal: AbortSignal) =>
+  transport.json<components["schemas"]["OwnedArtifactList"]>("/api/artifacts", {
+    query: { limit: page_artifacts, cursor },
+    signal,
+  });
+
 /** Its bytes, or the first `bytes_max` of them. */
 export async function bytesOf(
   artifact_id: string,

@@ -40,6 +40,12 @@ export const destinations: readonly Destination[] = [
     pages: ["sessions", "session"],
   },
   {
+    href: "/artifacts",
+    name: "Artifacts",
+    drawing: "M2.5 3.5h11v9h-11ZM2.5 10.5l3-3 3 3 2-2 3 3M10.5 6h.1",
+    pages: ["artifacts"],
+  },
+  {
     href: "/sql",
     name: "SQL",
     drawing: "M3 4.5c0-2.7 10-2.7 10 0v7c0 2.7-10 2.7-10 0ZM3 4.5c0 2.7 10 2.7 10 0M3 8c0 2.7 10 2.7 10 0",
@@ -53,9 +59,15 @@ export const destinations: readonly Destination[] = [
     pages: ["insights"],
   },
   {
-    href: "/tokens",
-    name: "API tokens",
-    drawing: "M6 7.5a2.5 2.5 0 1 0 0 5 2.5 2.5 0 0 0 0-5ZM8 8.5l5-5m-2 2 1.5 1.5",
-    pages: ["tokens"],
+    href: "/agents",
+    name: "Agents",
+    drawing: "M4 6h8v6.5H4ZM8 6V3.5M8 3.2h.1M6.5 9h.1M9.5 9h.1M2.5 8.5v2M13.5 8.5v2",
+    pages: ["agents"],
+  },
+  {
+    href: "/settings",
+    name: "Settings",
+    drawing: "M2.5 5h6M11.5 5h2M2.5 11h2M7.5 11h6M10 3.5v3M6 9.5v3",
+    pages: ["settings", "tokens"],
   },
 ];

@@ -9,7 +9,10 @@ export const further: Record<Exclude<PageName, "runs" | "run">, Loader> = {
   inbox: () => import("./InboxPage.svelte"),
   sessions: () => import("./SessionsPage.svelte"),
   session: () => import("./SessionPage.svelte"),
+  artifacts: () => import("./ArtifactsPage.svelte"),
   sql: () => import("./SqlPage.svelte"),
   insights: () => import("./InsightsPage.svelte"),
+  agents: () => import("./AgentsPage.svelte"),
+  settings: () => import("./SettingsPage.svelte"),
   tokens: () => import("./TokensPage.svelte"),
 };

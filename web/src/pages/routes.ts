@@ -8,8 +8,11 @@ export type PageName =
   | "inbox"
   | "sessions"
   | "session"
+  | "artifacts"
   | "sql"
   | "insights"
+  | "agents"
+  | "settings"
   | "tokens";
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
@@ -22,8 +25,11 @@ const pages = new Map<string, readonly [PageName, PageName?]>([
   ["threads", ["threads", "thread"]],
   ["inbox", ["inbox"]],
   ["sessions", ["sessions", "session"]],
+  ["artifacts", ["artifacts"]],
   ["sql", ["sql"]],
   ["insights", ["insights"]],
+  ["agents", ["agents"]],
+  ["settings", ["settings"]],
   ["tokens", ["tokens"]],
 ]);
 

@@ -19,36 +19,3 @@ export async function firstHit(run_id: string, q: string, signal: AbortSignal): 
   });
   return hits[0] ?? null;
 }
-
-/** An event of a run without its payload. */
-export interface Told {
-  seq: number;
-  at_ms: number;
-  type: string;
-  title: string;
-  level: string;
-}
-
-interface IndexPage {
-  first_seq: number | null;
-  began_at: string | null;
-  at_ms: number[];
-  type: string[];
-  title: string[];
-  level: string[];
-}
-
-/** The last events of a run, the newest first. */
-export async function lastEvents(run_id: string, limit: number, signal: AbortSignal): Promise<Told[]> {
-  const query = { view: "index", limit };
-  const page = await transport.json<IndexPage>(`${runPath(run_id)}/events`, { query, signal });
-  const began_ms = Date.parse(page.began_at ?? "");
-  const told = page.type.map((type, at) => ({
-    seq: (page.first_seq ?? 0) + at,
-    at_ms: began_ms + (page.at_ms[at] ?? 0),
-    type,
-    title: page.title[at] ?? "",
-    level: page.level[at] ?? "info",
-  }));
-  return told.reverse();
-}

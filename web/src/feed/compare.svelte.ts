@@ -7,8 +7,7 @@ import {
   type TimelineSpan,
 } from "@runreel/client";
 import { fields } from "@runreel/client/fold";
-import { eventsOf } from "../api/events";
-import { runs } from "../api/client";
+import { eventsAt, runs } from "../api/client";
 import { usageOf, type CallUsage } from "../api/usage";
 import { alignSpans, type Pair } from "./align";
 
@@ -78,7 +77,7 @@ export class Comparison {
   async #detail(side: Side | null, span: TimelineSpan | null): Promise<Detail | null> {
     if (side === null || span === null) return null;
     const seqs = [span.start_seq, ...(span.end_seq ? [span.end_seq] : [])];
-    const events = await eventsOf(side.run.run_id, [...new Set(seqs)], this.#abort.signal);
+    const events = await eventsAt(side.run.run_id, [...new Set(seqs)], this.#abort.signal);
     return detailOf(events);
   }
 }

@@ -1,11 +1,11 @@
 import { Threads, type components, type Query, type RunPage } from "@runreel/client";
+import type { Checkpoint } from "./checkpoints";
 import { transport } from "./client";
 import { ask, literal } from "./sql";
 
 type Schemas = components["schemas"];
 
 export type Thread = Schemas["Thread"];
-export type Checkpoint = Schemas["Checkpoint"];
 
 /** A checkpoint without its values. */
 export interface CheckpointRow {

@@ -43,8 +43,8 @@ test:
     lane sqlx-check compile lint
     wait "$beside"
     # Each waits for its servers more than it works.
-    lane typescript-unit python-unit browser & beside=$!
-    lane unit integration chaos-quick
+    lane typescript-unit browser chaos-quick & beside=$!
+    lane unit integration python-unit
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
 
@@ -89,8 +89,8 @@ integration: postgres tools peers web
         if [ -n "$memory" ]; then rm -rf "$memory"; fi
     }
     trap finish EXIT
-    # More than there are cores: tests wait as well.
-    cargo test --test it -- --test-threads 6
+    # More than there are cores: tests wait as well. What failed is said by its message, not by where it was called from.
+    RUST_BACKTRACE=0 cargo test --test it -- --test-threads 6
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres tools peers web

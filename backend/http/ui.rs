@@ -107,7 +107,7 @@ const PAGES: [&str; 12] = [
 
 /// The page that the UI renders for a path: one of a name, a run, a thread, a session, the API.
 fn page(path: &str) -> Option<Page> {
-    match path.strip_suffix('/').unwrap_or(path).split('/').collect::<Vec<_>>()[..] {
+    match path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path).split('/').collect::<Vec<_>>()[..] {
         [name] if PAGES.contains(&name) => Some(Page::There),
         ["docs"] => Some(Page::Docs),
         ["runs", run] if run.parse::<RunId>().is_ok() => Some(Page::There),

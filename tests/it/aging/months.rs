@@ -66,9 +66,11 @@ async fn a_month_stays_if_a_run_comes_into_one_of_its_trees_while_it_is_dropped(
     execute(&mut reader, format!("begin; lock table store.run_event_{} in access share mode", month_of(&root))).await;
     let waits = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock' and query like '%drop_month%'";
+    // The drop tries for five seconds.
+    let late = exported(&from, &child).await;
     tokio::join!(sweep(&server), async {
         server.db.until_number("the drop", waits, 1).await;
-        import(&server, &child, exported(&from, &child).await).await;
+        import(&server, &child, late).await;
         execute(&mut reader, "rollback".to_owned()).await;
     });
     assert_contiguous(&server.events(&root).await, 3);

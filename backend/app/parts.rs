@@ -118,7 +118,6 @@ pub(super) async fn build(
     }
     let runners = Runners::new(dispatch.clone(), args.bounds.principal_runners, tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
-    let (bounds, stopwatch) = (args.bounds, monotonic());
     let parts = http::Parts {
         timeline,
         threads,
@@ -131,9 +130,9 @@ pub(super) async fn build(
         authenticator,
         revocations,
         metrics,
-        bounds,
+        bounds: args.bounds,
         cors_origins: args.cors_origin.clone(),
-        stopwatch,
+        stopwatch: monotonic(),
         draining,
     };
     Ok(Built { server: Server::new(parts), tasks, stop })

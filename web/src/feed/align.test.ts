@@ -81,6 +81,13 @@ test("every span stands in one pair, and those of the same run with itself are a
   );
 });
 
+test("a tree may be deep", () => {
+  const deep = Array.from({ length: 30_000 }, (_, n) =>
+    span(`s${n}`, "step", "s", n === 0 ? undefined : `s${n - 1}`),
+  );
+  expect(alignSpans(deep, deep).at(-1)?.depth).toBe(deep.length - 1);
+});
+
 test("a pair differs when one is missing, ended in another way, or took half as long again", () => {
   const [one, slow] = [span("1", "tool", "x", undefined, 200), span("1", "tool", "x", undefined, 400)];
   expect(differs({ a: one, b: one, depth: 0 })).toBe(false);

@@ -28,25 +28,33 @@ export function alignSpans(a: readonly TimelineSpan[], b: readonly TimelineSpan[
   const keyInA = (at: number) => keyOf(a[at] as TimelineSpan, namesB ?? new Set());
   const keyInB = (at: number) => keyOf(b[at] as TimelineSpan, namesA ?? new Set());
   const pairs: Pair[] = [];
+  // What is still to be put, the next last: trees may be deeper than calls may be.
+  const todo: Placed[] = [];
   const align = (inA: readonly number[], inB: readonly number[], depth: number) => {
-    const common = commonPlaces(inA.map(keyInA), inB.map(keyInB));
+    const placed: Placed[] = [];
     let [x, y] = [0, 0];
+    const common = commonPlaces(inA.map(keyInA), inB.map(keyInB));
     for (const [nextX, nextY] of [...common, [inA.length, inB.length] as [number, number]]) {
-      for (; x < nextX; x += 1) put(inA[x], undefined, depth);
-      for (; y < nextY; y += 1) put(undefined, inB[y], depth);
-      if (x < inA.length && y < inB.length) put(inA[x], inB[y], depth);
+      for (; x < nextX; x += 1) placed.push([inA[x], undefined, depth]);
+      for (; y < nextY; y += 1) placed.push([undefined, inB[y], depth]);
+      if (x < inA.length && y < inB.length) placed.push([inA[x], inB[y], depth]);
       x += 1;
       y += 1;
     }
-  };
-  const put = (one: number | undefined, other: number | undefined, depth: number) => {
-    const [spanA, spanB] = [one === undefined ? null : a[one], other === undefined ? null : b[other]];
-    pairs.push({ a: spanA ?? null, b: spanB ?? null, depth });
-    align(treeA.get(one ?? none) ?? [], treeB.get(other ?? none) ?? [], depth + 1);
+    for (const each of placed.reverse()) todo.push(each);
   };
   align(treeA.get(top) ?? [], treeB.get(top) ?? [], 0);
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const [x, y, depth] = next;
+    const [one, other] = [x === undefined ? undefined : a[x], y === undefined ? undefined : b[y]];
+    pairs.push({ a: one ?? null, b: other ?? null, depth });
+    align(treeA.get(x ?? none) ?? [], treeB.get(y ?? none) ?? [], depth + 1);
+  }
   return pairs;
 }
+
+/** Where two steps stand in their runs, or one that has no other, and how deep. */
+type Placed = [number | undefined, number | undefined, number];
 
 /** The key of what is below nothing, and that of nothing. */
 const top = -1;

@@ -92,5 +92,52 @@ for (const width of [390, 1024]) {
     await page.getByRole("button", { name: "Jump to" }).click();
     await page.getByRole("option", { name: "Runs" }).click();
     await expect(page.locator("[data-run]")).toHaveCount(1);
+    // Pages that the rail has no room for are in the palette.
+    await page.getByRole("button", { name: "Jump to" }).click();
+    await page.getByRole("option", { name: "Agents" }).click();
+    await expect(page.getByRole("heading", { name: "Agents", level: 1 })).toBeVisible();
+    expect(await wider()).toBeLessThanOrEqual(0);
   });
 }
+
+test("every page of the rail has an address, a title and the mark of where one is", async ({ page, server, producer }) => {
+  await producer.createRun({ title: "Weekend in Lisbon", thread_id: "lisbon" });
+  await page.goto(server.url);
+  const rail = page.getByRole("navigation", { name: "Pages" });
+  const names = ["Runs", "Threads", "Inbox", "Sessions", "Artifacts", "SQL", "Insights", "Agents", "Settings"];
+  await expect(rail.getByRole("link")).toHaveText(names);
+  for (const name of names) {
+    const link = rail.getByRole("link", { name, exact: true });
+    await link.click();
+    await expect(link).toHaveAttribute("aria-current", "page");
+    await expect(page).toHaveTitle(`${name} · Runreel`);
+    await expect(page.getByRole("heading", { name, level: 1 })).toBeVisible();
+  }
+  await page.keyboard.press("Control+k");
+  const field = page.getByRole("combobox", { name: "Pages, runs and commands" });
+  await field.fill("lisb");
+  await expect(page.getByRole("option", { name: "lisbon", exact: true })).toBeVisible();
+  await page.getByRole("option", { name: "lisbon", exact: true }).click();
+  await expect(page).toHaveURL(`${server.url}/threads/lisbon`);
+});
+
+test("who comes back from a run to the figures finds them where they stood", async ({ page, server, producer }) => {
+  for (const n of upTo(12)) {
+    const run_id = await producer.createRun({ title: `Run ${n}`, agent: `agent ${n}` });
+    await producer.emit(run_id, { type: "run.failed", payload: { error: { code: `code ${n}`, message: "no" } } });
+  }
+  await page.goto(`${server.url}/insights`);
+  const link = page.getByRole("link", { name: "code 12" });
+  await expect(link).toBeVisible();
+  await expect(page.getByText("Loading …")).toHaveCount(0);
+  await page.setViewportSize({ width: 1280, height: 500 });
+  await link.scrollIntoViewIfNeeded();
+  const box = page.getByRole("region", { name: "Figures" });
+  const top = await box.evaluate((each) => each.scrollTop);
+  expect(top).toBeGreaterThan(100);
+  await link.click();
+  await expect(page.getByRole("heading", { name: "Run 12" })).toBeVisible();
+  await page.goBack();
+  await expect(link).toBeInViewport();
+  expect(await box.evaluate((each) => each.scrollTop)).toBe(top);
+});

@@ -99,6 +99,14 @@ test("a thread is copied as a whole, and deleted after a question", async ({ pag
   await expect(page.locator("[data-thread]")).toHaveCount(1);
 });
 
+test.describe("a thread that is not there", () => {
+  test.use({ allowsStatus: [404] });
+  test("is told to be missing", async ({ page, server }) => {
+    await page.goto(`${server.url}/threads/nowhere`);
+    await expect(page.getByRole("alert")).toContainText(/not found|no thread/i);
+  });
+});
+
 test("no threads is a page that tells how one begins", async ({ page, server }) => {
   await page.goto(`${server.url}/threads`);
   await expect(page.getByText("No threads yet.")).toBeVisible();

@@ -15,6 +15,7 @@ export const keyHelp: readonly [string, string][] = [
   ["w, s, a, d, 0", "zoom in, out, to the left, to the right, see all"],
   ["c, C, y", "copy the event as JSON, as curl; copy the link"],
   ["1 … 6", "Timeline, Log, Conversation, Artifacts, State, JSON"],
+  ["Ctrl Enter, Ctrl Space", "run the query, offer words, in SQL"],
   ["Ctrl K, ⌘ K", "jump to a page, a run, a command"],
   ["?", "these keys"],
 ];

@@ -1,4 +1,3 @@
-import type { Page } from "@playwright/test";
 import { expect, test } from "./fixtures.ts";
 import { expectEvents, expectState, upTo } from "./page.ts";
 import type { NewEvent } from "./producer.ts";
@@ -20,18 +19,9 @@ function some(from: number): NewEvent[] {
   });
 }
 
-/** Bytes that the page has received, as they went over the wire. */
-async function received(page: Page): Promise<() => number> {
-  const debug = await page.context().newCDPSession(page);
-  await debug.send("Network.enable");
-  let bytes = 0;
-  debug.on("Network.dataReceived", ({ encodedDataLength }) => (bytes += encodedDataLength));
-  return () => bytes;
-}
-
 test("a run of 100 000 events costs less than 2 MB until somebody looks into it", async ({
   page,
-  server,
+  wire,
   producer,
 }, info) => {
   test.setTimeout(180_000);
@@ -39,23 +29,22 @@ test("a run of 100 000 events costs less than 2 MB until somebody looks into it"
   for (let from = 0; from < events_total; from += batch_events) await producer.emit(run_id, ...some(from));
   const last = await producer.lastSeq(run_id);
 
-  const bytes = await received(page);
   const began = Date.now();
-  await page.goto(`${server.url}/runs/${run_id}`);
+  await page.goto(`${wire.url}/runs/${run_id}`);
   await page.locator("[role=treegrid] [aria-level]").first().waitFor();
   info.annotations.push({ type: "first rows after", description: `${Date.now() - began} ms` });
   await expectEvents(page, last);
   info.annotations.push({ type: "all rows after", description: `${Date.now() - began} ms` });
   await expectState(page, "live");
-  info.annotations.push({ type: "on the wire", description: `${bytes()} bytes` });
-  expect(bytes()).toBeLessThan(bytes_max);
+  info.annotations.push({ type: "on the wire", description: `${wire.received} bytes` });
+  expect(wire.received).toBeLessThan(bytes_max);
 
   // What is looked at is fetched, and only that.
-  const before = bytes();
-  await page.goto(`${server.url}/runs/${run_id}?tab=log&sel=50002`);
+  const before = wire.received;
+  await page.goto(`${wire.url}/runs/${run_id}?tab=log&sel=50002`);
   await expect(page.getByRole("complementary").getByRole("region", { name: "Payload" })).toContainText("x".repeat(200));
   await expectEvents(page, last);
-  expect(bytes() - before).toBeLessThan(bytes_max);
+  expect(wire.received - before).toBeLessThan(bytes_max);
   // What comes from now on is here whole, without another request.
   const requests: string[] = [];
   page.on("request", (request) => requests.push(request.url()));

@@ -186,3 +186,26 @@ test("a token is remembered for later tabs when its person says so", async ({ pa
   await third.goto(server.url);
   await expect(third.getByRole("heading", { name: "No runs yet" })).toBeVisible();
 });
+
+test("another token closes the streams that the one before had opened", async ({ page, server }) => {
+  const open = async () => {
+    const text = await (await fetch(`${server.url}/metrics`)).text();
+    return Number(/^runreel_streams_open (\d+)/m.exec(text)?.[1] ?? 0);
+  };
+  await page.goto(server.url);
+  await signIn(page, signed("alice"));
+  await expect(page.locator("[data-state]")).toHaveAttribute("data-state", "live");
+  await expect.poll(open).toBe(1);
+  const created = await fetch(`${server.url}/api/runs`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
+    body: JSON.stringify({ title: "Alice's run" }),
+  });
+  expect(created.status).toBe(201);
+  await expect(page.getByText("Alice's run")).toBeVisible();
+  await page.getByRole("button", { name: "Token set" }).click();
+  await signIn(page, signed("bob"));
+  await expect(page.getByText("Alice's run")).toHaveCount(0);
+  await expect(page.locator("[data-state]")).toHaveAttribute("data-state", "live");
+  await expect.poll(open).toBe(1);
+});

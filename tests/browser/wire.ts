@@ -4,12 +4,20 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 export class Wire {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  /** Connections on which streams were asked for. */
+  readonly #streams = new Set<Socket>();
+  /** Bytes that the browser was sent. */
+  received = 0;
   #isCut = false;
 
   private constructor(to: () => number) {
     this.#server = createServer((near) => {
       if (this.#isCut) return near.destroy();
       const far = connect(to(), "127.0.0.1");
+      near.on("data", (chunk: Buffer) => {
+        if (/^(POST \/api\/stream|GET \/api\/stream\/\S*) HTTP/.test(chunk.toString("latin1", 0, 200))) this.#streams.add(near);
+      });
+      far.on("data", (chunk: Buffer) => (this.received += chunk.length));
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -18,6 +26,7 @@ export class Wire {
         one.on("error", () => other.destroy());
         one.on("close", () => {
           this.#sockets.delete(one);
+          this.#streams.delete(one);
           other.destroy();
         });
         one.pipe(other);
@@ -33,6 +42,11 @@ export class Wire {
 
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** How many connections carry streams now. */
+  get streams(): number {
+    return this.#streams.size;
   }
 
   /** Resets every connection and refuses new ones. */

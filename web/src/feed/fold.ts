@@ -100,6 +100,11 @@ export class RunView {
     this.caughtUp = end.caughtUp;
   }
 
+  /** Where time had come with the last event; producers may tell of events late. */
+  get now_ms(): number {
+    return this.rows.at(-1)?.at_ms ?? 0;
+  }
+
   /** The index of the row of `seq`, or of the first one after it. */
   indexOf(seq: number): number {
     let low = 0;

@@ -1,12 +1,11 @@
 import { EventStream, RunreelError, type StreamOptions } from "@runreel/client";
-import { transport } from "../api/client";
 import type { FollowerOptions, Following } from "./follower";
-import { followVisibility } from "./visibility";
+import { shared } from "./shared";
 
 /** A slice of work between two looks at the screen. */
 const slice_ms = 12;
 
-/** A stream bound to this tab: its visibility, its token, its frames. */
+/** A stream bound to this tab and to what it draws. */
 export function read(options: FollowerOptions): Following {
   let isScheduled = false;
   let isStopped = false;
@@ -32,9 +31,7 @@ export function read(options: FollowerOptions): Following {
       throw error;
     }
     const { cursor } = order;
-    const headers: Record<string, string> = { accept: "text/event-stream" };
-    if (cursor !== null) headers["last-event-id"] = cursor;
-    return transport.open(options.path(cursor), { ...init, headers });
+    return shared.open(options.path(cursor), cursor, init.signal as AbortSignal);
   };
   const stream = new EventStream({ open, order });
   const unsubscribe = stream.status.subscribe(() => options.changed(stream.status.getSnapshot()));
@@ -52,10 +49,13 @@ export function read(options: FollowerOptions): Following {
     // A refusal is in the stream's status.
     if (!(error instanceof RunreelError)) throw error;
   });
-  const unfollow = followVisibility(stream);
+  const retryNow = () => stream.retryNow();
+  const unhear = shared.onAgain(retryNow);
+  window.addEventListener("online", retryNow);
   const stop = () => {
     isStopped = true;
-    unfollow();
+    unhear();
+    window.removeEventListener("online", retryNow);
     unsubscribe();
     stream.close();
   };

@@ -1,0 +1,173 @@
+import { readToken } from "../api/token";
+import type { Asked, Said } from "./hub";
+import workerUrl from "./hubworker?sharedworker&url";
+import { wantedOf, type Wanted } from "./wanted";
+
+/** A stream of this tab, at the hub that all tabs of the browser share. */
+interface Opened {
+  wanted: Wanted;
+  cursor: string | null;
+  token: string | null;
+  resolve: (response: Response) => void;
+  reject: (reason: unknown) => void;
+  /** Where its text goes, once it was answered. */
+  into: ReadableStreamDefaultController<Uint8Array> | null;
+  owed_chars: number;
+}
+
+type Hear = (asked: Asked) => void;
+
+/** Read so far ahead of its reader; and told to the hub in such portions. */
+const ahead_bytes = 1_000_000;
+const told_chars = 100_000;
+
+/** Browsers allow six HTTP/1.1 connections to a server: all tabs together have one for their streams. */
+class Shared {
+  readonly #opened = new Map<string, Opened>();
+  readonly #waiting = new Set<() => void>();
+  readonly #encoder = new TextEncoder();
+  #hub: { token: string | null; hear: Promise<Hear> } | null = null;
+
+  constructor() {
+    addEventListener("pagehide", () => this.#leave());
+  }
+
+  /** Answers as the route of the stream would, with its text as it comes. */
+  open(path: string, cursor: string | null, signal: AbortSignal): Promise<Response> {
+    const wanted = wantedOf(path);
+    if (wanted === null) throw new Error(`no stream: ${path}`);
+    const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+    const token = readToken();
+    const answer = new Promise<Response>((resolve, reject) =>
+      this.#opened.set(id, { wanted, cursor, token, resolve, reject, into: null, owed_chars: 0 }),
+    );
+    signal.addEventListener("abort", () => {
+      if (!this.#opened.has(id)) return;
+      this.#tell({ kind: "close", id });
+      this.#fail(id, signal.reason);
+    });
+    this.#tell({ kind: "open", id, wanted, cursor, token });
+    return answer;
+  }
+
+  /** Calls `again` when the server is there again. Returns the undo. */
+  onAgain(again: () => void): () => void {
+    this.#waiting.add(again);
+    return () => void this.#waiting.delete(again);
+  }
+
+  #tell(asked: Asked): void {
+    const token = readToken();
+    this.#hub ??= { token, hear: this.#join(token) };
+    this.#hub.hear.then(
+      (hear) => hear(asked),
+      (reason: unknown) => this.#lost(reason),
+    );
+  }
+
+  async #join(token: string | null): Promise<Hear> {
+    if (typeof SharedWorker === "function") return this.#worker();
+    const { alone, join } = await import("./leader");
+    const tell = (said: Said) => this.#hear(said);
+    if (!("locks" in navigator) || typeof BroadcastChannel !== "function") return alone(tell);
+    return join(token, tell, () => this.#moved());
+  }
+
+  #worker(): Hear {
+    const type = import.meta.env.DEV ? "module" : "classic";
+    const worker = new SharedWorker(trusted(workerUrl), { name: "runreel-stream", type });
+    const { port } = worker;
+    port.onmessage = ({ data }: MessageEvent<Said>) => this.#hear(data);
+    // Its file could not be loaded: the server is away, mostly.
+    worker.onerror = () => this.#lost(new TypeError("no worker"));
+    if ("locks" in navigator) {
+      const lock = `runreel-tab-${crypto.randomUUID()}`;
+      void navigator.locks.request(lock, () => {
+        port.postMessage({ kind: "lives", lock });
+        return new Promise<never>(() => undefined);
+      });
+    }
+    return (asked) => port.postMessage(asked);
+  }
+
+  #hear(said: Said): void {
+    if (said.kind === "again") return this.#waiting.forEach((again) => again());
+    const opened = this.#opened.get(said.id);
+    if (opened === undefined) return;
+    if (said.kind === "cut") return this.#fail(said.id, new TypeError("cut off"));
+    if (said.kind === "text") {
+      opened.owed_chars += said.text.length;
+      return opened.into?.enqueue(this.#encoder.encode(said.text));
+    }
+    if (said.status === 200) return this.#answer(said.id, opened);
+    if (said.status === 0) return this.#fail(said.id, new TypeError("no answer"));
+    this.#opened.delete(said.id);
+    const headers = { "content-type": "application/problem+json" };
+    opened.resolve(new Response(said.text, { status: said.status, headers }));
+  }
+
+  #answer(id: string, opened: Opened): void {
+    const body = new ReadableStream<Uint8Array>(
+      {
+        start: (into) => void (opened.into = into),
+        pull: () => {
+          if (opened.owed_chars < told_chars) return;
+          this.#tell({ kind: "read", id, chars: opened.owed_chars });
+          opened.owed_chars = 0;
+        },
+      },
+      new ByteLengthQueuingStrategy({ highWaterMark: ahead_bytes }),
+    );
+    opened.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
+  }
+
+  #fail(id: string, reason: unknown): void {
+    const opened = this.#opened.get(id);
+    this.#opened.delete(id);
+    if (opened?.into) opened.into.error(reason);
+    else opened?.reject(reason);
+  }
+
+  #lost(reason: unknown): void {
+    this.#hub = null;
+    for (const id of [...this.#opened.keys()]) this.#fail(id, reason);
+  }
+
+  /** Another tab has the hub now: what it was asked for before it had it is asked again. */
+  #moved(): void {
+    for (const [id, { wanted, cursor, token, into }] of [...this.#opened]) {
+      if (into !== null) this.#fail(id, new TypeError("cut off"));
+      else this.#tell({ kind: "open", id, wanted, cursor, token });
+    }
+  }
+
+  #leave(): void {
+    if (this.#hub === null) return;
+    this.#tell({ kind: "bye" });
+    this.#lost(new TypeError("the page is left"));
+  }
+}
+
+interface Policies {
+  createPolicy(
+    name: string,
+    rules: { createScriptURL: (url: string) => string },
+  ): {
+    createScriptURL: (url: string) => string;
+  };
+}
+
+/** The address of the worker's file, which the pages' policy lets be run only through this one. */
+function trusted(url: string): string {
+  const { trustedTypes } = globalThis as { trustedTypes?: Policies };
+  policy ??= trustedTypes?.createPolicy("runreel-stream", {
+    createScriptURL: (wanted) => {
+      if (wanted !== workerUrl) throw new TypeError("another script");
+      return wanted;
+    },
+  });
+  return policy === undefined ? url : policy.createScriptURL(url);
+}
+let policy: ReturnType<Policies["createPolicy"]> | undefined;
+
+export const shared = new Shared();

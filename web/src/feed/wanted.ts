@@ -1,0 +1,22 @@
+/** A stream by its own route, as a member of one request for many. */
+export interface Wanted {
+  stream: "run" | "tree" | "thread" | "runs";
+  [member: string]: unknown;
+}
+
+/** What `POST /api/stream` calls the stream of this path; null when it is none that it knows. */
+export function wantedOf(path: string): Wanted | null {
+  const { pathname, searchParams } = new URL(path, "http://localhost");
+  const [kind, id = ""] = pathname.replace("/api/stream/", "").split("/").map(decodeURIComponent);
+  const query: Record<string, string> = Object.fromEntries(searchParams);
+  const { tree, tail, tokens, ...same } = query;
+  const rest = {
+    ...same,
+    ...(tail !== undefined && { tail: Number(tail) }),
+    ...(tokens !== undefined && { tokens: tokens !== "false" }),
+  };
+  if (kind === "runs" && id === "") return { stream: "runs", ...rest };
+  if (kind === "runs") return { stream: tree === "true" ? "tree" : "run", run_id: id, ...rest };
+  if (kind === "threads") return { stream: "thread", thread_id: id, ...rest };
+  return null;
+}

@@ -1,0 +1,209 @@
+import type { Wanted } from "./wanted";
+
+/** One stream of one tab. */
+export interface Subscription {
+  wanted: Wanted;
+  /** After what it goes on, should the connection be changed. */
+  cursor: string | null;
+  isCaughtUp: boolean;
+  isAnswered: boolean;
+  /** How a request of its own would have been answered. */
+  answer: (status: number, text: string) => void;
+  text: (text: string) => void;
+  /** Nothing more comes; `isCut` when that is not the stream's own end. */
+  over: (isCut: boolean) => void;
+}
+
+/** The server's bound. */
+const subscriptions_max = 64;
+/** Tabs come and go together: a page leaves one stream and opens another. */
+const soon_ms = 50;
+const later_ms = 2_000;
+/** Two and a half of the server's pings. */
+const silent_ms = 25_000;
+
+/**
+ * A connection with up to so many streams. What is on it does not change: for another set another connection is opened,
+ * each stream after its cursor, and the old one is left as soon as the new one speaks.
+ */
+export class Wire {
+  readonly #ask: (body: string, signal: AbortSignal) => Promise<Response>;
+  readonly #told: (isThere: boolean) => void;
+  readonly #all = new Set<Subscription>();
+  /** The one that is read, and one that has been asked for and has not spoken. */
+  #current: AbortController | null = null;
+  #pending: AbortController | null = null;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  #due_ms = 0;
+
+  /** `told`: whether the server is there, each time it shows. */
+  constructor(
+    ask: (body: string, signal: AbortSignal) => Promise<Response>,
+    told: (isThere: boolean) => void,
+  ) {
+    this.#ask = ask;
+    this.#told = told;
+  }
+
+  get hasRoom(): boolean {
+    return this.#all.size < subscriptions_max;
+  }
+
+  get isEmpty(): boolean {
+    return this.#all.size === 0;
+  }
+
+  add(subscription: Subscription): void {
+    this.#all.add(subscription);
+    this.#change(soon_ms);
+  }
+
+  remove(subscription: Subscription): void {
+    this.#all.delete(subscription);
+    if (!this.isEmpty) return this.#change(later_ms);
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#pending?.abort();
+    this.#current?.abort();
+    this.#pending = this.#current = null;
+  }
+
+  #change(after_ms: number): void {
+    const due_ms = Date.now() + after_ms;
+    if (this.#timer !== null && this.#due_ms <= due_ms) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#due_ms = due_ms;
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      void this.#connect();
+    }, after_ms);
+  }
+
+  async #connect(): Promise<void> {
+    if (this.isEmpty) return;
+    this.#pending?.abort();
+    const abort = new AbortController();
+    this.#pending = abort;
+    const on = new Map([...this.#all].map((each, at) => [`s${at}`, each]));
+    const subscriptions = [...on].map(([name, { wanted, cursor }]) => {
+      const { tail, ...rest } = wanted;
+      return { name, ...rest, ...(cursor !== null ? { after: cursor } : tail !== undefined && { tail }) };
+    });
+    let refusal = { status: 0, text: "" };
+    try {
+      const response = await this.#ask(JSON.stringify({ subscriptions }), abort.signal);
+      if (response.status === 200 && response.body !== null)
+        await this.#read(response.body.getReader(), on, abort);
+      else refusal = { status: response.status, text: await response.text() };
+    } catch {
+      // The network's own errors say nothing useful, and an abort is our own doing.
+    }
+    if (this.#pending === abort) {
+      this.#pending = null;
+      this.#refuse(on.values(), refusal.status, refusal.text);
+    } else if (this.#current === abort) {
+      this.#current = null;
+      this.#told(false);
+      // What was on it goes on with the next one, if that has been asked for.
+      if (this.#pending === null) this.#refuse(on.values(), 0, "");
+    }
+  }
+
+  /** Those that are on another connection stay there; the others are told. */
+  #refuse(on: Iterable<Subscription>, status: number, text: string): void {
+    if (status === 0 || status >= 500) this.#told(false);
+    for (const each of on) {
+      if (!this.#all.has(each) || (each.isAnswered && this.#current !== null)) continue;
+      this.#end(each, status, text);
+    }
+  }
+
+  /** Takes it off, and says why. */
+  #end(each: Subscription, status: number, text: string): void {
+    this.#all.delete(each);
+    if (!each.isAnswered) each.answer(status, text);
+    each.over(each.isAnswered);
+  }
+
+  async #read(
+    reader: ReadableStreamDefaultReader<Uint8Array>,
+    on: ReadonlyMap<string, Subscription>,
+    abort: AbortController,
+  ): Promise<void> {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for (;;) {
+      const timer = setTimeout(() => abort.abort(), silent_ms);
+      const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+      if (done) return;
+      if (this.#pending === abort) {
+        this.#pending = null;
+        this.#current?.abort();
+        this.#current = abort;
+        this.#told(true);
+      }
+      if (this.#current !== abort) return abort.abort();
+      const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+      rest = frames.pop() ?? "";
+      this.#hand(frames, on);
+    }
+  }
+
+  /** Hands frames on, those of one stream together. */
+  #hand(frames: readonly string[], on: ReadonlyMap<string, Subscription>): void {
+    const texts = new Map<Subscription, string>();
+    const ends: (() => void)[] = [];
+    for (const frame of frames) {
+      const [line = "", name = "", type = ""] = /^event: ([\w-]+)\/(.+)$/m.exec(frame) ?? [];
+      if (line === "") {
+        // A ping, or how long to wait: for everybody.
+        for (const each of on.values())
+          if (each.isAnswered) texts.set(each, `${texts.get(each) ?? ""}${frame}\n\n`);
+        continue;
+      }
+      const each = on.get(name);
+      if (each === undefined || !this.#all.has(each)) continue;
+      const data = /^data: (.*)$/m.exec(frame)?.[1] ?? "";
+      if (type === "stream.failed" || type === "stream.gone") {
+        const status = type === "stream.gone" ? 404 : statusOf(data);
+        ends.push(() => this.#end(each, status, type === "stream.gone" ? gone : data));
+        continue;
+      }
+      each.cursor = /^id: (.*)$/m.exec(frame)?.[1] ?? each.cursor;
+      if (type === "stream.caught_up") {
+        each.cursor = cursorOf(data) ?? each.cursor;
+        // It was read to its end before, on another connection.
+        if (each.isCaughtUp) continue;
+        each.isCaughtUp = true;
+      }
+      if (!each.isAnswered) {
+        each.isAnswered = true;
+        each.answer(200, "");
+      }
+      const own = frame.replace(line, () => `event: ${type}`);
+      texts.set(each, `${texts.get(each) ?? ""}${own}\n\n`);
+      if (type === "stream.end")
+        ends.push(() => {
+          this.#all.delete(each);
+          each.over(false);
+        });
+    }
+    for (const [each, text] of texts) if (this.#all.has(each)) each.text(text);
+    for (const end of ends) end();
+  }
+}
+
+const gone = JSON.stringify({ code: "not_found", title: "Not found", status: 404 });
+
+const member = (data: string, name: string): unknown => {
+  try {
+    return (JSON.parse(data) as Record<string, unknown>)[name];
+  } catch {
+    return undefined;
+  }
+};
+const statusOf = (data: string): number => Number(member(data, "status")) || 500;
+const cursorOf = (data: string): string | null => {
+  const cursor = member(data, "cursor");
+  return typeof cursor === "string" ? cursor : null;
+};

@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::support::{
     api::Api,
-    cluster::Db,
+    cluster::{Db, share_roles},
     page::{blocks, done, serving, task},
 };
 
@@ -49,6 +49,7 @@ async fn the_page_about_docker_leads_to_a_server_that_its_token_opens() {
     for statement in blocks(&page, "sql")[0].replace("runreel", &name).split(';').map(str::trim) {
         sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut admin).await.unwrap();
     }
+    share_roles(&mut admin, &name).await;
     let mut url = reqwest::Url::parse(&db.url()).unwrap();
     url.set_username(&name).unwrap();
     url.set_password(Some("%E2%80%A6")).unwrap();

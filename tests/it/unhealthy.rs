@@ -60,7 +60,7 @@ async fn check_outage(sick: impl Fn(&Proxy)) {
     let (refused, another, not_ready, read, created) = tokio::join!(
         within(FIVE, server.try_emit(&run, json!({ "type": "log.info", "event_id": "x" }))),
         within(FIVE, server.try_emit(&run, json!({ "type": "log.info", "event_id": "y" }))),
-        within(Duration::from_secs(2), not_ready(&server)),
+        within(Duration::from_secs(3), not_ready(&server)),
         within(FIVE, server.get(&path)),
         within(FIVE, server.post("/api/runs", json!({}))),
     );

@@ -160,6 +160,20 @@ impl Drop for Db {
     }
 }
 
+/// Lets an owner of a second database of this cluster use the roles that the first one created, as docs/operations.md says.
+pub async fn share_roles(superuser: &mut PgConnection, role: &str) {
+    let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
+        .fetch_one(&mut *superuser)
+        .await
+        .unwrap();
+    // Since then a role passes on only what it created.
+    if version >= 160_000 {
+        let all = "runreel_app, runreel_writer, runreel_retention, runreel_reader, runreel_scoped, runreel_viewer";
+        let grants = format!("grant {all} to {role}; grant runreel_scoped to {role} with admin option");
+        execute(superuser, grants).await;
+    }
+}
+
 /// SQL text composed by a test.
 pub async fn execute(connection: &mut PgConnection, text: String) {
     sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(connection).await.unwrap();

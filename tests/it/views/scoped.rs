@@ -12,7 +12,7 @@ use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 use super::VIEWS;
 use crate::support::{
     api::Api,
-    cluster::{Db, execute},
+    cluster::{Db, execute, share_roles},
     server::{Server, setup},
     threads::state,
 };
@@ -173,16 +173,7 @@ async fn an_owner_that_is_no_superuser_has_the_same_readers_also_after_an_upgrad
     let mut superuser = db.connect().await;
     execute(&mut superuser, format!("create role {role} login createrole password 'x'")).await;
     execute(&mut superuser, format!("create database {name} owner {role}")).await;
-    let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
-        .fetch_one(&mut superuser)
-        .await
-        .unwrap();
-    if version >= 160_000 {
-        // From here on a role passes on only what it created; these were created for other databases. As documented.
-        let all = "runreel_app, runreel_writer, runreel_retention, runreel_reader, runreel_scoped, runreel_viewer";
-        let grants = format!("grant {all} to {role}; grant runreel_scoped to {role} with admin option");
-        execute(&mut superuser, grants).await;
-    }
+    share_roles(&mut superuser, &role).await;
     let mut url = reqwest::Url::parse(&db.url()).unwrap();
     url.set_username(&role).unwrap();
     url.set_password(Some("x")).unwrap();

@@ -6,9 +6,9 @@ export interface Wanted {
 
 /** What `POST /api/stream` calls the stream of this path; null when it is none that it knows. */
 export function wantedOf(path: string): Wanted | null {
-  const { pathname, searchParams } = new URL(path, "http://localhost");
+  const [pathname = "", search = ""] = path.split("?");
   const [kind, id = ""] = pathname.replace("/api/stream/", "").split("/").map(decodeURIComponent);
-  const query: Record<string, string> = Object.fromEntries(searchParams);
+  const query: Record<string, string> = Object.fromEntries(new URLSearchParams(search));
   const { tree, tail, tokens, ...same } = query;
   const rest = {
     ...same,

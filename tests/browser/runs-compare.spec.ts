@@ -47,6 +47,10 @@ test("two runs that were selected are compared step by step, and each step leads
   await page.keyboard.press("c");
   await expect(page).toHaveURL(`${server.url}/compare?a=${a}&b=${b}`);
   await expect(page).toHaveTitle("First and Second · Runreel");
+  // What was selected still is, for who comes back to choose another.
+  await page.goBack();
+  await expect(page.getByText("2 selected")).toBeVisible();
+  await page.goForward();
 
   const figures = page.getByRole("region", { name: "In figures" });
   await expect(figures.getByRole("row", { name: /^tokens in/ })).toContainText("200300+100 (+50 %)");
@@ -81,6 +85,7 @@ test("two runs that were selected are compared step by step, and each step leads
     .getByRole("link")
     .click();
   await expect(page).toHaveURL(`${server.url}/runs/${b}?sel=5`);
+  await expect(page.getByRole("complementary")).toContainText("hotels");
   await page.goBack();
   await expect(steps.locator("[data-step]")).toHaveCount(2);
   await page.getByRole("button", { name: "Swap A and B" }).click();

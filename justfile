@@ -40,11 +40,11 @@ test:
     # What comes from the net, and what needs no server, while the compiler has work for one core only.
     lane fetch deny web-test python-lint typescript-lint & beside=$!
     # First the build that looks at a database: everything after it reuses that library.
-    lane sqlx-check compile lint
+    lane sqlx-check compile
     wait "$beside"
-    # Each waits for its servers more than it works.
-    lane typescript-unit browser chaos-quick & beside=$!
-    lane unit integration python-unit
+    # Each waits for its servers more than it works; the first does not ask cargo, which works for the linter.
+    lane python-unit typescript-unit browser & beside=$!
+    lane lint unit integration chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
 
@@ -125,7 +125,7 @@ chaos-release scenario *args: postgres faults
     cargo test --test chaos -- {{ scenario }} --server target/release/runreel {{ args }}
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
-sdk *args: python-lint (python-unit args)
+sdk *args: python-lint build (python-unit args)
 
 [private]
 python-lint: python
@@ -134,7 +134,7 @@ python-lint: python
     cd sdk/python && ../../.tools/python/bin/mypy
 
 [private]
-python-unit *args: postgres build python
+python-unit *args: postgres python
     cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).

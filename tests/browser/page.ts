@@ -5,8 +5,10 @@ export async function expectState(page: Page, state: string | RegExp): Promise<v
   await expect(page.locator("[data-state]")).toHaveAttribute("data-state", state);
 }
 
-export async function expectEvents(page: Page, count: number): Promise<void> {
-  await expect(page.locator("[data-event-count]")).toHaveAttribute("data-event-count", String(count));
+/** All rows of a long run take a development build some time. */
+export async function expectEvents(page: Page, count: number, timeout = 15_000): Promise<void> {
+  const shown = page.locator("[data-event-count]");
+  await expect(shown).toHaveAttribute("data-event-count", String(count), { timeout });
 }
 
 /** Reads every row of the log by scrolling through it: the seqs in the order they stand, one per row. */

@@ -68,6 +68,8 @@ test("an empty log says that it is empty, and a log that grows is read again whi
   await expect(figure(page, "Cost")).toContainText("unknown");
   await expect(figure(page, "Silent")).toContainText("0");
   await producer.createRun({ agent: "planner" });
-  await page.clock.fastForward(31_000);
-  await expect(figure(page, "Runs")).toContainText("1 open");
+  await expect(async () => {
+    await page.clock.fastForward(31_000);
+    await expect(figure(page, "Runs")).toContainText("1 open", { timeout: 1_000 });
+  }).toPass();
 });

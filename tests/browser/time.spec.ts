@@ -32,7 +32,7 @@ test("a run is shown as it was after any of its events, one event at a time, and
   await expect(rows.filter({ hasText: "weather" }).getByRole("img", { name: "running" })).toBeVisible();
   await expect(page).toHaveURL(/at=6/);
   // Bars that had not ended reach to where time had come.
-  await expect(page.locator("header [data-duration]")).toHaveText("110 ms");
+  await expect(page.locator("header [data-duration]")).toHaveText("450 ms");
   await expect(page.getByRole("button", { name: "Cancel run" })).toHaveCount(0);
   await page.reload();
   await expect(rows).toHaveCount(4);

@@ -38,6 +38,8 @@ class Shared {
     if (wanted === null) throw new Error(`no stream: ${path}`);
     const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
     const token = readToken();
+    // Another person's streams end with their token.
+    if (this.#hub !== null && this.#hub.token !== token) this.#leave();
     const answer = new Promise<Response>((resolve, reject) =>
       this.#opened.set(id, { wanted, cursor, token, resolve, reject, into: null, owed_chars: 0 }),
     );
@@ -66,7 +68,13 @@ class Shared {
   }
 
   async #join(token: string | null): Promise<Hear> {
-    if (typeof SharedWorker === "function") return this.#worker();
+    if (typeof SharedWorker === "function") {
+      try {
+        return this.#worker();
+      } catch {
+        // It is not allowed here. The tabs find each other.
+      }
+    }
     const { alone, join } = await import("./leader");
     const tell = (said: Said) => this.#hear(said);
     if (!("locks" in navigator) || typeof BroadcastChannel !== "function") return alone(tell);

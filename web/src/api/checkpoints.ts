@@ -7,13 +7,14 @@ export type Checkpoint = components["schemas"]["Checkpoint"];
 /** Few: each comes with all its values. */
 const page_checkpoints = 5;
 
-/** The checkpoints of a thread, newest first; of one run only, if it is given. */
+/** The checkpoints of a thread, newest first; of a run, if it is given: its thread need not be there. */
 export async function checkpointsOf(
   thread_id: string,
   of: { run_id?: string; cursor?: string | null },
   signal?: AbortSignal,
 ): Promise<{ checkpoints: Checkpoint[]; next_cursor: string | null }> {
-  const path = `/api/threads/${encodeURIComponent(thread_id)}/checkpoints`;
+  const isOfRun = of.run_id !== undefined;
+  const path = isOfRun ? "/api/checkpoints" : `/api/threads/${encodeURIComponent(thread_id)}/checkpoints`;
   const page = await transport.json<components["schemas"]["CheckpointList"]>(
     withQuery(path, { limit: page_checkpoints, ...of }),
     { signal },

@@ -57,7 +57,7 @@ test("the answer of a finished run is read first, as what it means and never as 
   await page.locator("header").getByRole("link", { name: "trips" }).click();
   await expect(page).toHaveURL(`${server.url}/?thread_id=trips`);
   await expect(page.locator("[data-run]")).toHaveCount(1);
-  await page.getByRole("button", { name: "thread: trips" }).click();
+  await page.getByRole("button", { name: "Remove thread: trips" }).click();
   await expect(page).toHaveURL(`${server.url}/`);
 });
 

@@ -166,9 +166,7 @@ async def test_both_clients_come_back_to_a_stream_when_they_are_asked_to(
 
     mine, sleep = threading.current_thread(), time.sleep
     # Threads of others go on sleeping.
-    monkeypatch.setattr(
-        time, "sleep", lambda s: pauses.append(s) if threading.current_thread() is mine else sleep(s)
-    )
+    monkeypatch.setattr(time, "sleep", lambda s: pauses.append(s) if threading.current_thread() is mine else sleep(s))
     with Client(fake.url) as client, monkeypatch.context() as patched:
         fake.refuses(503, "unavailable", Retry_After="60").streams(frame(1) + END)
         assert len(list(client.stream(RUN))) == 1

@@ -71,7 +71,7 @@ pub(super) struct RunPlace {
 }
 
 /// How a cursor spells orders; the usual one is not spelled.
-const ORDERS: [(Sort, bool, &str); 8] = [
+const ORDERS: [(Sort, bool, &str); 12] = [
     (Sort::Created, false, ""),
     (Sort::Created, true, "c"),
     (Sort::Updated, false, "U"),
@@ -80,6 +80,11 @@ const ORDERS: [(Sort, bool, &str); 8] = [
     (Sort::Duration, true, "d"),
     (Sort::Events, false, "E"),
     (Sort::Events, true, "e"),
+    (Sort::Tokens, false, "T"),
+    (Sort::Tokens, true, "t"),
+    (Sort::Cost, false, "C"),
+    // `c` is taken.
+    (Sort::Cost, true, "o"),
 ];
 
 impl PageKey for RunPlace {

@@ -20,7 +20,7 @@ use crate::{
         event::timestamp,
         id::ThreadId,
         id_prefix::RunIdPrefix,
-        limits::{BUCKETS_DEFAULT, BUCKETS_MAX, FILTER_VALUES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        limits::{BUCKETS_DEFAULT, BUCKETS_MAX, COST_USD_MAX, FILTER_VALUES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
         run::Status,
     },
@@ -111,7 +111,10 @@ struct RunBucket {
     ("updated_until" = Option<DateTime<Utc>>, Query, description = "Last event before"),
     ("duration_min_ms" = Option<i64>, Query, description = "Took at least"),
     ("duration_max_ms" = Option<i64>, Query, description = "Took less than"),
-    ("sort" = Option<String>, Query, description = "`created` (default), `updated`, `duration` or `events`"),
+    ("cost_min_usd" = Option<f64>, Query, description = "Cost at least this many US dollars; the cost of a run is known if the price of one of its calls is"),
+    ("cost_max_usd" = Option<f64>, Query, description = "Cost less than this"),
+    ("root_run_id" = Option<uuid::Uuid>, Query, description = "The tree of this run, itself included"),
+    ("sort" = Option<String>, Query, description = "`created` (default), `updated`, `duration`, `events`, `tokens` or `cost`"),
     ("order" = Option<String>, Query, description = "`desc` (default) or `asc`"),
     ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
@@ -224,8 +227,23 @@ fn filter(thread_id: Option<ThreadId>, query: &Query) -> Result<RunFilter, Probl
         updated_until: query.parsed("updated_until")?,
         duration_min_ms: query.parsed("duration_min_ms")?,
         duration_max_ms: query.parsed("duration_max_ms")?,
+        cost_min_usd: dollars(query, "cost_min_usd")?,
+        cost_max_usd: dollars(query, "cost_max_usd")?,
+        root_run_id: query.parsed("root_run_id")?,
         is_roots: query.parsed("roots")?.unwrap_or(false),
     })
+}
+
+/// An amount of US dollars.
+fn dollars(query: &Query, name: &str) -> Result<Option<f64>, Problem> {
+    let amount: Option<f64> = query.parsed(name)?;
+    match amount {
+        Some(amount) if !(0.0..=COST_USD_MAX).contains(&amount) => {
+            let rule = format!("must be US dollars from 0 to {COST_USD_MAX}");
+            Err(Problem::new(Code::InvalidRequest, rule).field(name))
+        }
+        amount => Ok(amount),
+    }
 }
 
 fn parse<T: FromStr>(text: &str) -> Result<T, T::Err> {
@@ -255,7 +273,7 @@ fn order(query: &Query) -> Result<Order, Problem> {
     let sort = match query.text("sort").filter(|text| !text.is_empty()) {
         None => Sort::default(),
         Some(text) => Sort::parse(text)
-            .ok_or_else(|| unknown("sort", "a list is sorted by created, updated, duration or events"))?,
+            .ok_or_else(|| unknown("sort", "a list is sorted by created, updated, duration, events, tokens or cost"))?,
     };
     let is_ascending = match query.text("order").unwrap_or_default() {
         "" | "desc" => false,

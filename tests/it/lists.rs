@@ -101,6 +101,38 @@ async fn a_list_is_narrowed_by_durations_times_and_several_values() {
     check("roots=true", &[&quick, &slow]).await;
     check("roots=false", &[&child, &quick, &slow]).await;
     check(&format!("roots=true&agent=d&sort=events&order=asc&since={later}"), &[]).await;
+    check(&format!("root_run_id={quick}"), &[&child, &quick]).await;
+    check(&format!("root_run_id={child}"), &[]).await;
+}
+
+#[tokio::test]
+async fn a_list_is_sorted_and_narrowed_by_tokens_and_by_costs_that_are_known() {
+    let clock = manual_clock();
+    let server = setup().clock(&clock).start().await;
+    let mut runs = Vec::new();
+    // $0.0025 for each thousand of tokens, and of one nobody knows the price.
+    for (model, tokens) in [("gpt-4o", 1_000), ("gpt-4o", 4_000), ("nobody-knows-it", 9_000)] {
+        let run = server.start_run().await;
+        let usage = json!({ "input_tokens": tokens, "output_tokens": 0 });
+        let said = json!({ "text": "x", "model": model, "usage": usage });
+        server.emit(&run, json!({ "type": "message.completed", "payload": said })).await;
+        runs.push(run);
+        server.pass(Duration::from_secs(1));
+    }
+    runs.push(server.start_run().await);
+    let check = async |query: &str, expected: &[usize]| {
+        let expected: Vec<String> = expected.iter().map(|nth| runs[*nth].clone()).collect();
+        assert_eq!(ids(&server, query, 1).await, expected, "{query}");
+    };
+    check("sort=tokens", &[2, 1, 0, 3]).await;
+    check("sort=tokens&order=asc", &[3, 0, 1, 2]).await;
+    check("sort=cost&cost_min_usd=0", &[1, 0]).await;
+    check("sort=cost&order=asc&cost_min_usd=0", &[0, 1]).await;
+    check("cost_min_usd=0.01", &[1]).await;
+    check("cost_max_usd=0.01", &[0]).await;
+    check("cost_min_usd=0.0025&cost_max_usd=0.01", &[0]).await;
+    let costly = server.get("/api/runs/histogram?cost_min_usd=0.005").await.expect(200);
+    assert_eq!(costly["totals"], json!({ "running": 1 }));
 }
 
 #[tokio::test]
@@ -110,7 +142,7 @@ async fn a_cursor_is_good_for_its_own_order_only() {
         server.start_run().await;
     }
     let mut cursors = Vec::new();
-    let orders: Vec<String> = ["created", "updated", "duration", "events"]
+    let orders: Vec<String> = ["created", "updated", "duration", "events", "tokens", "cost"]
         .iter()
         .flat_map(|sort| ["asc", "desc"].map(|order| format!("sort={sort}&order={order}")))
         .collect();
@@ -145,6 +177,11 @@ async fn what_a_list_cannot_understand_is_refused() {
         "roots=maybe",
         "duration_min_ms=x",
         "duration_max_ms=1.5",
+        "cost_min_usd=-1",
+        "cost_min_usd=NaN",
+        "cost_max_usd=inf",
+        "cost_max_usd=free",
+        "root_run_id=x",
         "updated_since=now",
         "updated_until=1",
         "agent=%00",

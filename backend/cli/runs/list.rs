@@ -64,11 +64,17 @@ pub(super) struct List {
     /// Only runs that took less, such as 10s
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     max_duration: Option<Duration>,
+    /// Only runs that cost at least this many US dollars
+    #[arg(long, value_name = "USD")]
+    min_cost: Option<f64>,
+    /// Only runs that cost less
+    #[arg(long, value_name = "USD")]
+    max_cost: Option<f64>,
     /// Only runs that contain all these words: in titles, messages, tool calls, errors, payloads. A word may end in *
     #[arg(long, value_name = "WORDS")]
     search: Option<String>,
     /// What the list is sorted by
-    #[arg(long, value_name = "KEY", default_value = "created", value_parser = ["created", "updated", "duration", "events"])]
+    #[arg(long, value_name = "KEY", default_value = "created", value_parser = ["created", "updated", "duration", "events", "tokens", "cost"])]
     sort: String,
     /// Begin with the smallest
     #[arg(long)]
@@ -127,6 +133,8 @@ fn query(list: &List, now: DateTime<Utc>) -> anyhow::Result<Vec<(&'static str, S
         ("updated_until", time(list.updated_until)?),
         ("duration_min_ms", ms(list.min_duration)),
         ("duration_max_ms", ms(list.max_duration)),
+        ("cost_min_usd", list.min_cost.map(|usd| usd.to_string())),
+        ("cost_max_usd", list.max_cost.map(|usd| usd.to_string())),
         ("q", list.search.clone()),
         ("sort", Some(list.sort.clone()).filter(|sort| sort != "created")),
         ("order", list.ascending.then(|| "asc".to_owned())),

@@ -30,6 +30,8 @@ pub const SEARCH_WALK_RUNS: i64 = 1_000;
 pub const SEARCH_WALK_EVENTS: i64 = 100_000;
 /// Values in one filter of a list.
 pub const FILTER_VALUES_MAX: usize = 32;
+/// Largest cost that a list can be filtered by, US dollars.
+pub const COST_USD_MAX: f64 = 1_000_000_000.0;
 /// Last events of a run among which its last message is looked for.
 pub const EXCERPT_EVENTS_MAX: i64 = 50;
 /// Longest line about how a run went, characters.

@@ -31,6 +31,11 @@ pub struct RunFilter {
     pub updated_until: Option<DateTime<Utc>>,
     pub duration_min_ms: Option<i64>,
     pub duration_max_ms: Option<i64>,
+    /// US dollars, of the calls whose price is known; a run without such a call has no cost.
+    pub cost_min_usd: Option<f64>,
+    pub cost_max_usd: Option<f64>,
+    /// The tree of this run.
+    pub root_run_id: Option<RunId>,
     /// Only runs without a parent.
     pub is_roots: bool,
 }
@@ -44,6 +49,7 @@ pub(super) struct Values {
     pub tags: Vec<String>,
     pub parent: Option<Uuid>,
     pub external: Option<String>,
+    pub root: Option<Uuid>,
     pub roles: Vec<&'static str>,
     /// What the index is asked for.
     pub queries: Vec<String>,
@@ -62,6 +68,7 @@ impl RunFilter {
             tags: texts(&self.tags),
             parent: self.parent_run_id.map(RunId::uuid),
             external: self.external_id.as_ref().map(|id| id.as_str().to_owned()),
+            root: self.root_run_id.map(RunId::uuid),
             roles: self.roles.iter().map(|role| role.as_str()).collect(),
             queries,
         }
@@ -69,7 +76,7 @@ impl RunFilter {
 }
 
 /// A statement about the runs `r` that a filter leaves: what it begins with, what follows the filter, and its further
-/// values, from `$16` on.
+/// values, from `$19` on.
 macro_rules! filtered {
     ($row:ident, [$first:literal $(, $begin:literal)*], [$($end:literal),*], ($filter:expr, $values:expr), $($more:expr),* $(,)?) => {
         sqlx::query_as!(
@@ -88,7 +95,10 @@ macro_rules! filtered {
                 and ($12::timestamptz is null or r.last_event_at < $12)
                 and ($13::bigint is null or store.duration_ms(r) >= $13)
                 and ($14::bigint is null or store.duration_ms(r) < $14)
-                and (not $15::bool or r.parent_run_id is null)"# $(+ $end)*,
+                and (not $15::bool or r.parent_run_id is null)
+                and ($16::float8 is null or r.calls > r.unpriced_calls and r.cost_usd >= $16::float8::numeric)
+                and ($17::float8 is null or r.calls > r.unpriced_calls and r.cost_usd < $17::float8::numeric)
+                and ($18::uuid is null or r.root_run_id = $18)"# $(+ $end)*,
             &$values.owner,
             &$values.statuses as &[&str],
             $values.thread.as_deref(),
@@ -104,6 +114,9 @@ macro_rules! filtered {
             $filter.duration_min_ms,
             $filter.duration_max_ms,
             $filter.is_roots,
+            $filter.cost_min_usd,
+            $filter.cost_max_usd,
+            $values.root,
             $($more),*
         )
     };

@@ -44,7 +44,7 @@ macro_rules! counted {
         filtered!(
             Bucket,
             [r#"select b.at_ms as "at_ms!", b.status as "status!", count(*) as "runs!"
-                from (select r.status, floor(extract(epoch from r.created_at) * 1000 / $16::bigint)::bigint * $16 as at_ms
+                from (select r.status, floor(extract(epoch from r.created_at) * 1000 / $19::bigint)::bigint * $19 as at_ms
                       from "#, $runs],
             [") b group by b.at_ms, b.status order by b.at_ms, b.status"],
             $filter, $($more),+
@@ -95,7 +95,7 @@ async fn counted(
         counted!("store.run r", (filter, values), bucket_ms).fetch_all(tx).await?
     } else {
         let found = counted!(
-            "store.runs_with_words($17) f (id) join store.run r on r.run_id = f.id",
+            "store.runs_with_words($20) f (id) join store.run r on r.run_id = f.id",
             (filter, values),
             bucket_ms,
             &values.queries

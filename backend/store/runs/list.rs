@@ -36,6 +36,8 @@ pub enum Sort {
     Updated,
     Duration,
     Events,
+    Tokens,
+    Cost,
 }
 
 /// The order of a list.
@@ -95,16 +97,16 @@ macro_rules! walk {
                       from (select r.run_id, r.last_seq, r.created_at, r.title, r.agent,
                                    (extract(epoch from r.created_at) * 1000000)::bigint as key
                             from store.run r"#],
-            [" and ($16::timestamptz is null or (r.created_at, r.run_id) ", $than, " ($16, $17::uuid))
-                            order by r.created_at ", $order, ", r.run_id ", $order, " limit $18) n) c
+            [" and ($19::timestamptz is null or (r.created_at, r.run_id) ", $than, " ($19, $20::uuid))
+                            order by r.created_at ", $order, ", r.run_id ", $order, " limit $21) n) c
                 cross join lateral (
                     select not exists (
-                        select from unnest($19::text[]) as q (query)
+                        select from unnest($22::text[]) as q (query)
                         where not exists (
                             select from store.search_document d
                             where d.run_id = c.run_id and d.owner_id = $1 and d.words @@ q.query::tsquery)) as is_match
                 ) m
-                where c.before < $20::bigint
+                where c.before < $23::bigint
                 order by c.created_at ", $order, ", c.run_id ", $order],
             $filter, $($more),+
         )
@@ -118,15 +120,18 @@ macro_rules! sorted {
             Candidate,
             [r#"select n.run_id as "run_id!", n.key as "key!", true as "is_match!", null::text as texts,
                        0::bigint as "candidates!"
-                from (select r.run_id, case $18::text
+                from (select r.run_id, case $21::text
                                  when 'created' then (extract(epoch from r.created_at) * 1000000)::bigint
                                  when 'updated' then (extract(epoch from r.last_event_at) * 1000000)::bigint
                                  when 'duration' then coalesce(store.duration_ms(r), -1)
+                                 when 'tokens' then r.input_tokens + r.output_tokens
+                                 when 'cost' then case when r.calls > r.unpriced_calls
+                                                       then (r.cost_usd * 1000000000)::bigint else -1 end
                                  else r.last_seq end as key
                       from "#, $runs],
             [") n
-                where $16::bigint is null or (n.key, n.run_id) ", $than, " ($16, $17::uuid)
-                order by n.key ", $order, ", n.run_id ", $order, " limit $19"],
+                where $19::bigint is null or (n.key, n.run_id) ", $than, " ($19, $20::uuid)
+                order by n.key ", $order, ", n.run_id ", $order, " limit $22"],
             $filter, $($more),+
         )
     };
@@ -139,11 +144,14 @@ impl Sort {
             Self::Updated => "updated",
             Self::Duration => "duration",
             Self::Events => "events",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Created, Self::Updated, Self::Duration, Self::Events].into_iter().find(|sort| sort.as_str() == text)
+        let all = [Self::Created, Self::Updated, Self::Duration, Self::Events, Self::Tokens, Self::Cost];
+        all.into_iter().find(|sort| sort.as_str() == text)
     }
 }
 
@@ -254,7 +262,7 @@ async fn by_index(
         }
         (false, false) => {
             let found = sorted!(
-                "store.runs_with_words($20) f (id) join store.run r on r.run_id = f.id",
+                "store.runs_with_words($23) f (id) join store.run r on r.run_id = f.id",
                 "desc",
                 "<",
                 (filter, values),
@@ -268,7 +276,7 @@ async fn by_index(
         }
         (false, true) => {
             let found = sorted!(
-                "store.runs_with_words($20) f (id) join store.run r on r.run_id = f.id",
+                "store.runs_with_words($23) f (id) join store.run r on r.run_id = f.id",
                 "asc",
                 ">",
                 (filter, values),

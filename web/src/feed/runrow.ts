@@ -67,5 +67,7 @@ export function placeOf(run: Run, sort: string): number | null {
   if (sort === "updated") return atMs(run.last_event_at);
   if (sort === "events") return run.last_seq;
   if (sort === "duration") return run.ended_at ? tookOf(run, 0) : null;
+  // What it spent is read when it ends.
+  if (sort === "tokens" || sort === "cost") return null;
   return atMs(run.created_at);
 }

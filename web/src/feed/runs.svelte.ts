@@ -9,6 +9,7 @@ import {
   type Received,
   type Run,
   type RunEvent,
+  type StreamEvent,
 } from "@runreel/client";
 import { fields, isTerminal, statusAfter, textOf } from "@runreel/client/fold";
 import type { SearchState } from "../api/runlists";
@@ -16,9 +17,10 @@ import { runs } from "../api/client";
 import { descendantsOf } from "./descendants";
 import { follow, type Following } from "./follower";
 import { hear } from "./hear";
-import { LeaseWatch } from "./lease";
 import { newer, placeOf, runAfter } from "./runrow";
 
+/** By then the server has looked for silent runs. */
+const stalled_ms = 5_000;
 /** Two looks at the list within this time are one. */
 const relist_ms = 300;
 /** After how long a search is asked again whose index was behind. */
@@ -65,7 +67,7 @@ export class RunsStore {
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;
-  readonly #leases = new LeaseWatch(() => this.#list(null));
+  #looking: ReturnType<typeof setTimeout> | null = null;
   /** Events of runs that are not on the page, kept while a list is on its way that may bring them. */
   #early: RunEvent[] = [];
   #lists = 0;
@@ -107,7 +109,7 @@ export class RunsStore {
   stop(): void {
     this.#abort.abort();
     if (this.#relisting !== null) clearTimeout(this.#relisting);
-    this.#leases.stop();
+    if (this.#looking !== null) clearTimeout(this.#looking);
     this.#undo?.();
   }
 
@@ -175,7 +177,11 @@ export class RunsStore {
 
   #take({ event }: Received): void {
     // After a (re)connect the list is read once the feed stands at its end.
-    if (event.type === "stream.caught_up" || event.type === "stream.gap") return this.#relist(0);
+    if (event.type === "stream.caught_up" || event.type === "stream.gap") {
+      this.#lookAgain();
+      return this.#relist(0);
+    }
+    if (event.type === "stream.stalled") return this.#said(event);
     if (!isEvent(event)) return;
     hear(event.type);
     const status = statusAfter(event.type);
@@ -189,6 +195,18 @@ export class RunsStore {
     if (this.#query["status"]) this.#turned(event.run_id);
     // What it used, and what is below it, only the server adds up.
     else if (isTerminal(next.status) || (this.#hasRoots && next.parent_run_id)) this.#relist(relist_ms);
+  }
+
+  /** Whether its producer has fallen silent makes no event: it is told to those who are there. */
+  #said({ run_id, stalled, last_seq }: Extract<StreamEvent, { type: "stream.stalled" }>): void {
+    const run = this.#changes.get(run_id) ?? this.#byId.get(run_id);
+    if (run !== undefined && last_seq >= run.last_seq) this.#changes.set(run_id, { ...run, stalled });
+  }
+
+  /** A run whose silence ended before the server looked for it is told of to nobody. */
+  #lookAgain(): void {
+    if (this.#looking !== null) clearTimeout(this.#looking);
+    this.#looking = setTimeout(() => this.runs.some(({ stalled }) => stalled) && this.#relist(0), stalled_ms);
   }
 
   /** An event of a run that is not on this page: only a new run, or one whose status moved, may belong here. */
@@ -347,7 +365,6 @@ export class RunsStore {
   }
 
   #index(): void {
-    this.#leases.watch(this.runs);
     this.#byId = new Map(this.runs.map((run) => [run.run_id, run]));
     for (const below of this.below.values()) for (const run of below) this.#byId.set(run.run_id, run);
   }

@@ -5,8 +5,8 @@ export const columns = [
   { id: "created", label: "Created", sort: "created" },
   { id: "updated", label: "Last event", sort: "updated" },
   { id: "duration", label: "Duration", sort: "duration" },
-  { id: "tokens", label: "Tokens", sort: null },
-  { id: "cost", label: "Cost", sort: null },
+  { id: "tokens", label: "Tokens", sort: "tokens" },
+  { id: "cost", label: "Cost", sort: "cost" },
   { id: "events", label: "Events", sort: "events" },
   { id: "id", label: "Id", sort: null },
 ] as const;

@@ -24,6 +24,10 @@ test("what is written before a colon becomes a filter, the rest is searched for"
     q: "shorter:soon",
     chips: { agent: "Weather\\, agent", duration_min_ms: "90000" },
   });
+  expect(readSearch("costlier:$0.05 cheaper:free")).toEqual({
+    q: "cheaper:free",
+    chips: { cost_min_usd: "0.05" },
+  });
 });
 
 test("the word that somebody is typing is searched for by its beginning", () => {
@@ -76,11 +80,14 @@ test("the counts are of the same runs, whatever their status and order", () => {
 });
 
 test("chips say what is filtered in words", () => {
-  const chips = chipsOf(filterOf("?status=failed&agent=a,b&tag=x,y&duration_min_ms=30000&since=24h"));
+  const chips = chipsOf(
+    filterOf("?status=failed&agent=a,b&tag=x,y&duration_min_ms=30000&since=24h&cost_max_usd=2"),
+  );
   expect(chips.map(({ word, text }) => `${word}: ${text}`)).toEqual([
     "agent: a or b",
     "tag: x and y",
     "created: last day",
     "duration: at least 30.0 s",
+    "cost: less than $2.00",
   ]);
 });

@@ -1,5 +1,6 @@
 import type { Query } from "@runreel/client";
 import { duration } from "../ui/format";
+import { money } from "../ui/money";
 
 /** What a list of runs is filtered by, as it stands in the address. */
 export const filterNames = [
@@ -16,6 +17,9 @@ export const filterNames = [
   "until",
   "duration_min_ms",
   "duration_max_ms",
+  "cost_min_usd",
+  "cost_max_usd",
+  "root_run_id",
 ] as const;
 
 export type FilterName = (typeof filterNames)[number];
@@ -40,10 +44,39 @@ export const kinds: readonly Kind[] = [
   { word: "model", names: ["model"], isOffered: true },
   { word: "created", names: ["since", "until"], isOffered: true },
   { word: "duration", names: ["duration_min_ms", "duration_max_ms"], isOffered: true },
+  { word: "cost", names: ["cost_min_usd", "cost_max_usd"], isOffered: true },
   { word: "role", names: ["role"], isOffered: true },
   { word: "external id", names: ["external_id"], isOffered: false },
   { word: "below", names: ["parent_run_id"], isOffered: false },
+  { word: "tree of", names: ["root_run_id"], isOffered: false },
 ];
+
+/** A filter by the least and the most: how a number is written and read. */
+export interface Range {
+  read: (text: string) => number | null;
+  say: (value: number) => string;
+  rule: string;
+  examples: readonly [string, string];
+}
+
+export const ranges: Readonly<Record<string, Range>> = {
+  duration: {
+    read: (text) => msOf(text),
+    say: duration,
+    rule: "A time is a number and a unit: 30 s, 1 m 30 s, 2 h.",
+    examples: ["30 s", "5 m"],
+  },
+  cost: {
+    read: (text) => usdOf(text),
+    say: money,
+    rule: "A cost is a number of US dollars: 0.05, $2.",
+    examples: ["$0.05", "$2"],
+  },
+};
+
+/** By the names of their filters. */
+const rangeOf = (name: FilterName) =>
+  ranges[kinds.find(({ names }) => names.length === 2 && names.includes(name))?.word ?? ""];
 
 /** What can be written into the search, before a colon. */
 const written: Record<string, FilterName> = {
@@ -58,6 +91,8 @@ const written: Record<string, FilterName> = {
   since: "since",
   longer: "duration_min_ms",
   shorter: "duration_max_ms",
+  costlier: "cost_min_usd",
+  cheaper: "cost_max_usd",
 };
 
 export function filterOf(search: string): Filter {
@@ -112,8 +147,9 @@ export function chipsOf(filter: Filter): Chip[] {
 function textOf({ word, names }: Kind, filter: Filter): string {
   const [first = "", second = ""] = names.map((name) => filter[name]);
   if (word === "created") return timeText(first, second);
-  if (word !== "duration") return valuesOf(first).join(word === "tag" ? " and " : " or ");
-  const [least, most] = [first, second].map((ms) => duration(Number(ms)));
+  const range = ranges[word];
+  if (range === undefined) return valuesOf(first).join(word === "tag" ? " and " : " or ");
+  const [least, most] = [first, second].map((value) => range.say(Number(value)));
   if (second === "") return `at least ${least}`;
   return first === "" ? `less than ${most}` : `${least} to ${most}`;
 }
@@ -137,8 +173,8 @@ export function readSearch(text: string): { q: string; chips: Partial<Filter> } 
     const filter = written[name.toLowerCase()];
     if (filter === undefined) return true;
     const value = quoted ?? plain;
-    const isTime = filter === "duration_min_ms" || filter === "duration_max_ms";
-    const told = isTime ? msOf(value)?.toString() : filter === "status" ? value : escaped(value);
+    const range = rangeOf(filter);
+    const told = range ? range.read(value)?.toString() : filter === "status" ? value : escaped(value);
     if (told === undefined) return true;
     chips[filter] = told;
     return false;
@@ -170,6 +206,12 @@ export function msOf(text: string): number | null {
   return Math.round(
     parts.reduce((sum, [, value, unit]) => sum + Number(value) * (units[unit ?? ""] ?? 0), 0),
   );
+}
+
+/** `0.05`, `$2`; `null` when it is no amount. */
+export function usdOf(text: string): number | null {
+  const plain = text.trim().replace(/^\$\s*/, "");
+  return /^\d+(\.\d+)?$/.test(plain) ? Number(plain) : null;
 }
 
 /** Spans of time before now, in hours, and their names. */

@@ -68,7 +68,7 @@ struct Runner {
 
 /// Runs of an agent that an executor has or may claim.
 #[derive(Debug, Serialize, ToSchema)]
-struct Queue {
+struct QueueLength {
     agent: String,
     #[schema(value_type = String)]
     status: Status,
@@ -77,7 +77,7 @@ struct Queue {
 
 /// A run that an executor holds.
 #[derive(Debug, Serialize, ToSchema)]
-struct Held {
+struct HeldRun {
     run_id: uuid::Uuid,
     title: Option<String>,
     agent: String,
@@ -97,11 +97,11 @@ struct Executors {
     /// The principal's, by name.
     runners: Vec<Runner>,
     /// By agent and status.
-    queues: Vec<Queue>,
+    queues: Vec<QueueLength>,
     /// Whether there are more runs than were counted: the oldest 10 000.
     is_partial: bool,
     /// The 100 whose leases end first.
-    held: Vec<Held>,
+    held: Vec<HeldRun>,
 }
 
 impl From<ConnectedRunner> for Runner {
@@ -115,7 +115,7 @@ impl From<ConnectedRunner> for Runner {
     }
 }
 
-impl From<HeldJob> for Held {
+impl From<HeldJob> for HeldRun {
     fn from(job: HeldJob) -> Self {
         Self {
             run_id: job.run_id.uuid(),
@@ -150,8 +150,8 @@ async fn list(State(server): State<Server>, caller: Caller) -> Result<Reply<Exec
         is_partial: counted.iter().map(|queue| queue.runs).sum::<i64>() >= QUEUED_COUNTED_MAX,
         queues: counted
             .into_iter()
-            .map(|queue| Queue { agent: queue.agent.as_str().to_owned(), status: queue.status, runs: queue.runs })
+            .map(|queue| QueueLength { agent: queue.agent.as_str().to_owned(), status: queue.status, runs: queue.runs })
             .collect(),
-        held: held.into_iter().map(Held::from).collect(),
+        held: held.into_iter().map(HeldRun::from).collect(),
     }))
 }

@@ -97,8 +97,8 @@ async fn list(
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     let (found, more) = server.timeline.store().artifacts().list(owner, run, &query.page()?).await?;
-    let next_cursor = next_cursor(more, found.last().map(|(last, _)| last.artifact_id));
-    let artifacts = found.into_iter().map(|(record, seq)| RunArtifact::of(record, seq));
+    let next_cursor = next_cursor(more, found.last().map(|last| last.artifact.artifact_id));
+    let artifacts = found.into_iter().map(|listed| RunArtifact::of(listed.artifact, listed.seq));
     Ok(Reply(ArtifactList { artifacts: artifacts.collect(), next_cursor }))
 }
 

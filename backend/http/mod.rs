@@ -6,7 +6,6 @@
 //!
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
-mod about;
 mod agents;
 mod agui;
 mod ai_sdk;
@@ -40,6 +39,7 @@ mod runners;
 mod runs;
 mod saved_sessions;
 pub mod serve;
+mod server_info;
 mod sessions;
 mod sql;
 mod stream;
@@ -214,7 +214,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
         .merge(many_streams::routes()) // /api/stream
         .merge(agents::routes()) //      /api/agents
-        .merge(about::routes()) //       /api/server
+        .merge(server_info::routes()) // /api/server
         .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{run_id}
         .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
         .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items

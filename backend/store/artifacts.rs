@@ -44,7 +44,7 @@ impl Artifact {
     }
 }
 
-/// An artifact in the list of all runs.
+/// An artifact in a list, where its event is, and in the list of all runs of which run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedArtifact {
     pub artifact: Artifact,
@@ -84,6 +84,32 @@ impl From<Row> for Artifact {
             size: row.size.unsigned_abs(),
             sha256: Hash::from_bytes(&row.sha256).unwrap_or(Hash::new([0; 32])),
             created_at: row.created_at,
+        }
+    }
+}
+
+struct ListedRow {
+    artifact_id: Uuid,
+    run_id: Uuid,
+    event_id: String,
+    name: String,
+    media_type: String,
+    size: i64,
+    sha256: Vec<u8>,
+    created_at: DateTime<Utc>,
+    seq: i64,
+    title: Option<String>,
+    agent: Option<String>,
+}
+
+impl From<ListedRow> for ListedArtifact {
+    fn from(row: ListedRow) -> Self {
+        let ListedRow { artifact_id, run_id, event_id, name, media_type, size, sha256, created_at, .. } = row;
+        Self {
+            artifact: Row { artifact_id, run_id, event_id, name, media_type, size, sha256, created_at }.into(),
+            seq: Seq::new(row.seq).unwrap_or_default(),
+            run_title: row.title,
+            agent: row.agent.as_deref().map(Name::trusted),
         }
     }
 }
@@ -252,10 +278,12 @@ impl Artifacts<'_> {
         owner: &OwnerId,
         run: RunId,
         wanted: &Page<ArtifactId>,
-    ) -> Result<(Vec<(Artifact, Seq)>, bool), Error> {
+    ) -> Result<(Vec<ListedArtifact>, bool), Error> {
         self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query!(
-                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq
+            let rows = sqlx::query_as!(
+                ListedRow,
+                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256,
+                          e.at as created_at, e.seq, null::text as title, null::text as agent
                    from store.artifact a join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
                    where a.run_id = $2 and a.owner_id = $1 and ($3::uuid is null or a.artifact_id < $3)
                      and store.artifact_named_by(e.payload) = a.artifact_id::text
@@ -266,35 +294,22 @@ impl Artifacts<'_> {
                 wanted.limit + 1
             );
             let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.name.len()).await?;
-            let rows = rows.into_iter().map(|row| {
-                let artifact = Artifact::from(Row {
-                    artifact_id: row.artifact_id,
-                    run_id: row.run_id,
-                    event_id: row.event_id,
-                    name: row.name,
-                    media_type: row.media_type,
-                    size: row.size,
-                    sha256: row.sha256,
-                    created_at: row.at,
-                });
-                (artifact, Seq::new(row.seq).unwrap_or_default())
-            });
-            Ok((rows.collect(), more))
+            Ok((rows.into_iter().map(ListedArtifact::from).collect(), more))
         })
         .await
     }
 
-    /// A page of the artifacts of all runs that their events refer to, newest first, each with its seq and its run's
-    /// title and agent.
+    /// The same of all runs, each with its run's title and agent.
     pub async fn list_all(
         self,
         owner: &OwnerId,
         wanted: &Page<ArtifactId>,
     ) -> Result<(Vec<ListedArtifact>, bool), Error> {
         self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query!(
-                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq,
-                          r.title, r.agent
+            let rows = sqlx::query_as!(
+                ListedRow,
+                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256,
+                          e.at as created_at, e.seq, r.title, r.agent
                    from store.artifact a
                    join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
                    join store.run r on r.run_id = a.run_id
@@ -306,22 +321,7 @@ impl Artifacts<'_> {
                 wanted.limit + 1
             );
             let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.name.len()).await?;
-            let rows = rows.into_iter().map(|row| ListedArtifact {
-                artifact: Artifact::from(Row {
-                    artifact_id: row.artifact_id,
-                    run_id: row.run_id,
-                    event_id: row.event_id,
-                    name: row.name,
-                    media_type: row.media_type,
-                    size: row.size,
-                    sha256: row.sha256,
-                    created_at: row.at,
-                }),
-                seq: Seq::new(row.seq).unwrap_or_default(),
-                run_title: row.title,
-                agent: row.agent.as_deref().map(Name::trusted),
-            });
-            Ok((rows.collect(), more))
+            Ok((rows.into_iter().map(ListedArtifact::from).collect(), more))
         })
         .await
     }

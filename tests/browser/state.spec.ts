@@ -37,7 +37,7 @@ test("the state of a run is what its events tell and what its checkpoints hold, 
   await page.goto(`${server.url}/runs/${run_id}`);
   await expectState(page, "live");
   await page.getByRole("tab", { name: "State" }).click();
-  const told = page.getByRole("region", { name: "Told in events" });
+  const told = page.getByRole("region", { name: "In its events" });
   await expect(told).toContainText("city Lisbon");
   await expect(told).toContainText("days 3");
   const checkpoints = page.getByRole("region", { name: "Checkpoints" });

@@ -11,7 +11,6 @@
 )]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
-mod about;
 mod admission;
 mod agents;
 mod aging;
@@ -76,6 +75,7 @@ mod runs;
 mod saved;
 mod search;
 mod secrets;
+mod server_info;
 mod set_back;
 mod sql;
 mod stalled;

@@ -4,7 +4,7 @@ import { transport } from "./client";
 type Schemas = components["schemas"];
 
 /** The version, who asks, how long runs stay. */
-export type About = Schemas["About"];
+export type About = Schemas["ServerInfo"];
 /** Agents, runners, queues, and who holds what. */
 export type Executors = Schemas["Executors"];
 

@@ -65,7 +65,7 @@ export class Comparison {
       const [run, timeline, usage] = await Promise.all([
         runs.get(run_id, signal),
         runs.timeline(run_id, signal),
-        usageOf(run_id, calls_max, signal),
+        usageOf(run_id, { limit: calls_max }, signal),
       ]);
       return { run, timeline, calls: new Map(usage.calls.map((call) => [call.seq, call])) };
     } catch (error) {

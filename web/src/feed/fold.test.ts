@@ -4,7 +4,7 @@ import { Bodies } from "./bodies";
 import { RunView } from "./fold";
 import { lull_ms, Past, playedTo } from "./past";
 import { rowsOf, type IndexPage } from "./row";
-import { rowOf } from "./whole";
+import { rowOf } from "./eventrow";
 import { event, run_id, tell, told } from "./testing";
 import { titleOf } from "./title";
 

@@ -6,7 +6,7 @@ const again_ms = 2_000;
 
 /** How many runs there are by time and status, for the filter of a list; counted anew while it changes. */
 export class RunCounts {
-  told = $state.raw<Histogram | null>(null);
+  answer = $state.raw<Histogram | null>(null);
   #query: Query | null = null;
   #abort = new AbortController();
   #timer: ReturnType<typeof setTimeout> | null = null;
@@ -38,10 +38,10 @@ export class RunCounts {
     this.#abort = new AbortController();
     const { signal } = this.#abort;
     try {
-      this.told = await histogramOf(this.#query, signal);
+      this.answer = await histogramOf(this.#query, signal);
     } catch {
       // The list says what is wrong; a picture of something else would be wrong too.
-      if (!signal.aborted) this.told = null;
+      if (!signal.aborted) this.answer = null;
     }
   }
 }

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Hub, type Said } from "./hub";
-import { wantedOf } from "./wanted";
+import { streamRequestOf } from "./streamrequest";
 
 interface Connection {
   subscriptions: { name: string; run_id: string; after?: string; tail?: number }[];
@@ -198,21 +198,21 @@ test("a tab that does not read is cut, and asks again when it wakes", async () =
 });
 
 test("streams are named by their own routes", () => {
-  expect(wantedOf("/api/stream/runs/r1?after=3")).toEqual({ stream: "run", run_id: "r1", after: "3" });
-  expect(wantedOf("/api/stream/runs/r1?tree=true&tail=10")).toEqual({
+  expect(streamRequestOf("/api/stream/runs/r1?after=3")).toEqual({ stream: "run", run_id: "r1", after: "3" });
+  expect(streamRequestOf("/api/stream/runs/r1?tree=true&tail=10")).toEqual({
     stream: "tree",
     run_id: "r1",
     tail: 10,
   });
-  expect(wantedOf("/api/stream/threads/a%20b?tokens=false")).toEqual({
+  expect(streamRequestOf("/api/stream/threads/a%20b?tokens=false")).toEqual({
     stream: "thread",
     thread_id: "a b",
     tokens: false,
   });
-  expect(wantedOf("/api/stream/runs?types=run.*,interrupt.*&role=agent")).toEqual({
+  expect(streamRequestOf("/api/stream/runs?types=run.*,interrupt.*&role=agent")).toEqual({
     stream: "runs",
     types: "run.*,interrupt.*",
     role: "agent",
   });
-  expect(wantedOf("/api/stream/other")).toBeNull();
+  expect(streamRequestOf("/api/stream/other")).toBeNull();
 });

@@ -1,9 +1,9 @@
-import { Wire, type Subscription } from "./wire";
-import type { Wanted } from "./wanted";
+import { StreamSet, type Subscription } from "./streamset";
+import type { StreamRequest } from "./streamrequest";
 
 /** What a tab says. Streams have ids that no other tab gives. */
 export type Asked =
-  | { kind: "open"; id: string; wanted: Wanted; cursor: string | null; token: string | null }
+  | { kind: "open"; id: string; wanted: StreamRequest; cursor: string | null; token: string | null }
   | { kind: "close"; id: string }
   /** So many characters of it were read. */
   | { kind: "read"; id: string; chars: number }
@@ -34,10 +34,10 @@ export class Hub {
   readonly #ask: Ask;
   #isAway = false;
   readonly #tabs = new Set<Tell>();
-  readonly #wires = new Map<string | null, Wire[]>();
+  readonly #wires = new Map<string | null, StreamSet[]>();
   readonly #opened = new Map<
     string,
-    { subscription: Subscription; wire: Wire; tell: Tell; unread: number }
+    { subscription: Subscription; wire: StreamSet; tell: Tell; unread: number }
   >();
 
   constructor(ask: Ask) {
@@ -77,7 +77,7 @@ export class Hub {
     this.#wires.set(token, wires);
     let wire = wires.find((each) => each.hasRoom);
     if (wire === undefined) {
-      wire = new Wire(
+      wire = new StreamSet(
         (body, signal) => this.#ask(body, token, signal),
         (isThere) => this.#told(isThere),
       );

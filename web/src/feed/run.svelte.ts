@@ -11,7 +11,7 @@ import {
 } from "@runreel/client";
 import { fields, isTerminal } from "@runreel/client/fold";
 import { eventsAt, indexOf, runs } from "../api/client";
-import { rowsBetween } from "./earlier";
+import { rowsBetween } from "./indexpages";
 import { RunView } from "./fold";
 import { follow, type Following } from "./follower";
 import { hear } from "./hear";
@@ -58,7 +58,7 @@ export class RunStore {
   #abort = new AbortController();
   #more: (() => void) | null = null;
   /** Loaded with the first page: nothing comes whole before it. */
-  #rowOf: typeof import("./whole").rowOf = () => {
+  #rowOf: typeof import("./eventrow").rowOf = () => {
     throw new Error("an event before the index");
   };
 
@@ -222,7 +222,7 @@ export class RunStore {
     const [run, page, { rowOf }] = await Promise.all([
       runs.get(this.run_id, signal),
       indexOf(this.run_id, null, first_rows, signal),
-      import("./whole"),
+      import("./eventrow"),
     ]);
     this.#rowOf = rowOf;
     this.run = run;

@@ -1,11 +1,11 @@
 import { readToken } from "../api/token";
 import type { Asked, Said } from "./hub";
 import workerUrl from "./hubworker?sharedworker&url";
-import { wantedOf, type Wanted } from "./wanted";
+import { streamRequestOf, type StreamRequest } from "./streamrequest";
 
 /** A stream of this tab, at the hub that all tabs of the browser share. */
 interface Opened {
-  wanted: Wanted;
+  wanted: StreamRequest;
   cursor: string | null;
   token: string | null;
   resolve: (response: Response) => void;
@@ -34,7 +34,7 @@ class Shared {
 
   /** Answers as the route of the stream would, with its text as it comes. */
   open(path: string, cursor: string | null, signal: AbortSignal): Promise<Response> {
-    const wanted = wantedOf(path);
+    const wanted = streamRequestOf(path);
     if (wanted === null) throw new Error(`no stream: ${path}`);
     const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
     const token = readToken();

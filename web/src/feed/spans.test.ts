@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { RunEvent } from "@runreel/client";
 import { atMs } from "./read";
-import { rowOf } from "./whole";
+import { rowOf } from "./eventrow";
 import { Spans } from "./spans";
 import { atAfter, event, inSpan } from "./testing";
 

@@ -1,6 +1,6 @@
 import { isEvent, type Control, type Received, type RunEvent, type Snapshot } from "@runreel/client";
 import type { RunView } from "./fold";
-import { rowOf } from "./whole";
+import { rowOf } from "./eventrow";
 
 /** Builders for the tests beside this folder's code. */
 export const run_id = "0195f3a0-0000-7000-8000-000000000001";

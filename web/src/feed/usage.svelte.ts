@@ -1,16 +1,11 @@
-import type { components } from "@runreel/client";
-import { runPath } from "../api/paths";
-import { transport } from "../api/client";
-
-type Schemas = components["schemas"];
-export type Call = Schemas["CallUsage"];
+import { usageOf, type CallUsage as Call, type RunUsage } from "../api/usage";
 
 const page_calls = 1_000;
 const soon_ms = 1_000;
 
 /** What a run used: tokens and money, of the run, of its tree, by model and by call. What is not known is null. */
 export class Usage {
-  told = $state.raw<Schemas["RunUsage"] | null>(null);
+  current = $state.raw<RunUsage | null>(null);
   readonly #calls = new Map<number, Call>();
   #next: string | null = null;
   #isWhole = false;
@@ -43,18 +38,14 @@ export class Usage {
 
   async #look(): Promise<void> {
     try {
-      this.told = await this.#page(null);
+      this.current = await this.#page(null);
     } catch {
       // The next look may tell.
     }
   }
 
-  async #page(cursor: string | null): Promise<Schemas["RunUsage"]> {
-    const query = { cursor, limit: page_calls };
-    const page = await transport.json<Schemas["RunUsage"]>(`${runPath(this.run_id)}/usage`, {
-      query,
-      signal: this.signal,
-    });
+  async #page(cursor: string | null): Promise<RunUsage> {
+    const page = await usageOf(this.run_id, { cursor, limit: page_calls }, this.signal);
     for (const call of page.calls) this.#calls.set(call.seq, call);
     this.#next = page.next_cursor ?? null;
     this.#isWhole = this.#next === null;

@@ -20,5 +20,5 @@ async function loaderOf(page: PageName) {
   if (page === "runs") return import("./RunsPage.svelte");
   if (page === "run") return import("./RunPage.svelte");
   // Where the others are is a file too: the first page does not wait for all their names.
-  return (await import("./further")).further[page]();
+  return (await import("./otherpages")).otherPages[page]();
 }

@@ -7,14 +7,6 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description The server that answers. */
-        About: {
-            /** @description Its clock: RFC 3339, UTC, microseconds. */
-            now: string;
-            principal: components["schemas"]["Asker"];
-            retention: components["schemas"]["Kept"];
-            version: string;
-        };
         /** @description An agent of the configuration, as callers see it. */
         Agent: {
             kind: string;
@@ -62,16 +54,6 @@ export interface components {
              */
             timeout_ms?: number | null;
         };
-        /** @description The principal that asks, and its credential. */
-        Asker: {
-            /** @description When the credential ends; null for one that does not. */
-            expires_at?: string | null;
-            /** @description Whether the server asks for credentials at all. */
-            is_authenticated: boolean;
-            /** @description Who owns what this principal creates. */
-            owner_id: string;
-            scopes: string[];
-        };
         /** @description The run that asks. */
         AskingRun: {
             agent?: string | null;
@@ -106,6 +88,16 @@ export interface components {
              */
             seq: number;
             span_id?: string | null;
+        };
+        /** @description The principal that asks, and its credential. */
+        CallingPrincipal: {
+            /** @description When the credential ends; null for one that does not. */
+            expires_at?: string | null;
+            /** @description Whether the server asks for credentials at all. */
+            is_authenticated: boolean;
+            /** @description Who owns what this principal creates. */
+            owner_id: string;
+            scopes: string[];
         };
         /** @description Why a run is cancelled. */
         Cancel: {
@@ -397,11 +389,11 @@ export interface components {
             /** @description The configured ones that the principal may use, by name. */
             agents: components["schemas"]["Agent"][];
             /** @description The 100 whose leases end first. */
-            held: components["schemas"]["Held"][];
+            held: components["schemas"]["HeldRun"][];
             /** @description Whether there are more runs than were counted: the oldest 10 000. */
             is_partial: boolean;
             /** @description By agent and status. */
-            queues: components["schemas"]["Queue"][];
+            queues: components["schemas"]["QueueLength"][];
             /** @description The principal's, by name. */
             runners: components["schemas"]["Runner"][];
         };
@@ -431,7 +423,7 @@ export interface components {
             version: string;
         };
         /** @description A run that an executor holds. */
-        Held: {
+        HeldRun: {
             agent: string;
             /**
              * Format: int32
@@ -493,25 +485,6 @@ export interface components {
             next_cursor?: string | null;
             /** @description Where the owner's feed was just before the page was read. */
             stream_cursor: string;
-        };
-        /** @description How long a run stays after its end: its own time to live, else that of the first rule that matches, else the default. */
-        Kept: {
-            rules: components["schemas"]["KeptRule"][];
-            /**
-             * Format: int64
-             * @description Seconds; null for ever.
-             */
-            run_ttl_s?: number | null;
-        };
-        /** @description A time to live for the runs of an agent, or with a tag, or both. */
-        KeptRule: {
-            agent?: string | null;
-            tag?: string | null;
-            /**
-             * Format: int64
-             * @description Seconds; 0 means for ever.
-             */
-            ttl_s: number;
         };
         /**
          * @description How much an event is to be noticed.
@@ -764,7 +737,7 @@ export interface components {
             rows: unknown[][];
         };
         /** @description Runs of an agent that an executor has or may claim. */
-        Queue: {
+        QueueLength: {
             agent: string;
             /** Format: int64 */
             runs: number;
@@ -815,6 +788,25 @@ export interface components {
             interrupt_id: string;
             /** @description Any JSON of at most 64 KiB. */
             value?: unknown;
+        };
+        /** @description How long a run stays after its end: its own time to live, else that of the first rule that matches, else the default. */
+        RetentionPolicy: {
+            rules: components["schemas"]["RetentionRule"][];
+            /**
+             * Format: int64
+             * @description Seconds; null for ever.
+             */
+            run_ttl_s?: number | null;
+        };
+        /** @description A time to live for the runs of an agent, or with a tag, or both. */
+        RetentionRule: {
+            agent?: string | null;
+            tag?: string | null;
+            /**
+             * Format: int64
+             * @description Seconds; 0 means for ever.
+             */
+            ttl_s: number;
         };
         /**
          * @description The role of a run.
@@ -1030,6 +1022,14 @@ export interface components {
             lag_ms?: number | null;
             /** @description Whatever was committed before was searched; null while the index of an older log is filled. */
             up_to?: string | null;
+        };
+        /** @description The server that answers. */
+        ServerInfo: {
+            /** @description Its clock: RFC 3339, UTC, microseconds. */
+            now: string;
+            principal: components["schemas"]["CallingPrincipal"];
+            retention: components["schemas"]["RetentionPolicy"];
+            version: string;
         };
         /** @description A conversation in a chat, between two resets. */
         Session: {

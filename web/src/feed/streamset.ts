@@ -1,8 +1,8 @@
-import type { Wanted } from "./wanted";
+import type { StreamRequest } from "./streamrequest";
 
 /** One stream of one tab. */
 export interface Subscription {
-  wanted: Wanted;
+  wanted: StreamRequest;
   /** After what it goes on, should the connection be changed. */
   cursor: string | null;
   isCaughtUp: boolean;
@@ -26,7 +26,7 @@ const silent_ms = 25_000;
  * A connection with up to so many streams. What is on it does not change: for another set another connection is opened,
  * each stream after its cursor, and the old one is left as soon as the new one speaks.
  */
-export class Wire {
+export class StreamSet {
   readonly #ask: (body: string, signal: AbortSignal) => Promise<Response>;
   readonly #told: (isThere: boolean) => void;
   readonly #all = new Set<Subscription>();

@@ -19,17 +19,17 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 
 /// The server that answers.
 #[derive(Debug, Serialize, ToSchema)]
-struct About {
+struct ServerInfo {
     version: &'static str,
     /// Its clock: RFC 3339, UTC, microseconds.
     now: String,
-    principal: Asker,
-    retention: Kept,
+    principal: CallingPrincipal,
+    retention: RetentionPolicy,
 }
 
 /// The principal that asks, and its credential.
 #[derive(Debug, Serialize, ToSchema)]
-struct Asker {
+struct CallingPrincipal {
     /// Who owns what this principal creates.
     owner_id: String,
     #[schema(value_type = Vec<String>)]
@@ -42,49 +42,49 @@ struct Asker {
 
 /// How long a run stays after its end: its own time to live, else that of the first rule that matches, else the default.
 #[derive(Debug, Serialize, ToSchema)]
-struct Kept {
+struct RetentionPolicy {
     /// Seconds; null for ever.
     run_ttl_s: Option<i64>,
-    rules: Vec<KeptRule>,
+    rules: Vec<RetentionRule>,
 }
 
 /// A time to live for the runs of an agent, or with a tag, or both.
 #[derive(Debug, Serialize, ToSchema)]
-struct KeptRule {
+struct RetentionRule {
     agent: Option<String>,
     tag: Option<String>,
     /// Seconds; 0 means for ever.
     ttl_s: i64,
 }
 
-impl From<&Rule> for KeptRule {
+impl From<&Rule> for RetentionRule {
     fn from(rule: &Rule) -> Self {
         let text = |name: &crate::domain::id::Name| name.as_str().to_owned();
         Self { agent: rule.agent.as_ref().map(text), tag: rule.tag.as_ref().map(text), ttl_s: rule.ttl_s }
     }
 }
 
-impl From<&Policy> for Kept {
+impl From<&Policy> for RetentionPolicy {
     fn from(policy: &Policy) -> Self {
         Self {
             run_ttl_s: policy.ttl_s.filter(|ttl_s| *ttl_s > 0),
-            rules: policy.rules.iter().map(KeptRule::from).collect(),
+            rules: policy.rules.iter().map(RetentionRule::from).collect(),
         }
     }
 }
 
 /// Show the server's version, the principal that asks, and how long runs stay.
 #[utoipa::path(get, operation_id = "show_server", path = "/api/server", tag = "operations",
-    responses((status = 200, body = About, description = "As it is now"), (status = 403, body = Problem, description = "`forbidden`")))]
-async fn show(State(server): State<Server>, caller: Caller) -> Result<Reply<About>, Problem> {
+    responses((status = 200, body = ServerInfo, description = "As it is now"), (status = 403, body = Problem, description = "`forbidden`")))]
+async fn show(State(server): State<Server>, caller: Caller) -> Result<Reply<ServerInfo>, Problem> {
     caller.needs_all(Scope::Read)?;
-    let principal = Asker {
+    let principal = CallingPrincipal {
         owner_id: caller.owner().as_str().to_owned(),
         scopes: caller.0.principal.scopes.clone(),
         expires_at: caller.0.expires_at.map(timestamp),
         is_authenticated: !server.authenticator.is_off(),
     };
     let now = timestamp(server.timeline.clock().now());
-    let retention = Kept::from(server.retention.policy());
-    Ok(Reply(About { version: env!("CARGO_PKG_VERSION"), now, principal, retention }))
+    let retention = RetentionPolicy::from(server.retention.policy());
+    Ok(Reply(ServerInfo { version: env!("CARGO_PKG_VERSION"), now, principal, retention }))
 }

@@ -1,11 +1,11 @@
 /** A stream by its own route, as a member of one request for many. */
-export interface Wanted {
+export interface StreamRequest {
   stream: "run" | "tree" | "thread" | "runs";
   [member: string]: unknown;
 }
 
 /** What `POST /api/stream` calls the stream of this path; null when it is none that it knows. */
-export function wantedOf(path: string): Wanted | null {
+export function streamRequestOf(path: string): StreamRequest | null {
   const [pathname = "", search = ""] = path.split("?");
   const [kind, id = ""] = pathname.replace("/api/stream/", "").split("/").map(decodeURIComponent);
   const query: Record<string, string> = Object.fromEntries(new URLSearchParams(search));

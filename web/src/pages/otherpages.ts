@@ -2,7 +2,7 @@ import type { Loader } from "./loader";
 import type { PageName } from "./routes";
 
 /** The pages that are not opened first, with the names of their files. */
-export const further: Record<Exclude<PageName, "runs" | "run">, Loader> = {
+export const otherPages: Record<Exclude<PageName, "runs" | "run">, Loader> = {
   compare: () => import("./ComparePage.svelte"),
   threads: () => import("./ThreadsPage.svelte"),
   thread: () => import("./ThreadPage.svelte"),

@@ -4,7 +4,7 @@ import { patched } from "./patch";
 import type { EventRow } from "./row";
 
 /** State that a run tells in its events: a snapshot, and what changed since. */
-export interface Told {
+export interface EventState {
   /** The events that it is made of, the snapshot first. */
   seqs: number[];
   state: unknown;
@@ -27,7 +27,7 @@ export function stateSeqs(rows: readonly EventRow[]): number[] {
 }
 
 /** What these events add up to. */
-export function toldBy(seqs: number[], events: ReadonlyMap<number, RunEvent>): Told {
+export function stateOfEvents(seqs: number[], events: ReadonlyMap<number, RunEvent>): EventState {
   let state: unknown = {};
   for (const seq of seqs) {
     const event = events.get(seq);

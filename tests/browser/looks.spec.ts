@@ -46,6 +46,7 @@ for (const scheme of schemes) {
     const run_id = await severalRuns(producer);
     await expect(page.locator("[data-run]")).toHaveCount(6);
     await expectState(page, "live");
+    await expect(page.getByRole("group", { name: "Status" })).toContainText(/completed\s*1/);
     expect(await violations(page)).toEqual([]);
     await mkdir(screenshots, { recursive: true });
     await page.screenshot({ path: resolve(screenshots, `runs-${scheme}.png`) });

@@ -1,7 +1,7 @@
 import type { Query } from "@runreel/client";
 import { histogramOf, type Histogram } from "../api/runlists";
 
-/** How soon it is counted again after something happened, and how often at most. */
+/** How often it is counted at most while things happen. */
 const again_ms = 2_000;
 
 /** How many runs there are by time and status, for the filter of a list; counted anew while it changes. */
@@ -10,6 +10,7 @@ export class RunCounts {
   #query: Query | null = null;
   #abort = new AbortController();
   #timer: ReturnType<typeof setTimeout> | null = null;
+  #looked_ms = -Infinity;
 
   ask(query: Query): void {
     if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
@@ -19,12 +20,15 @@ export class RunCounts {
 
   /** Something happened that may change the counts. */
   touch(): void {
+    const wait_ms = Math.max(0, this.#looked_ms + again_ms - Date.now());
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       // A tab that nobody sees counts when it is seen again.
-      if (document.visibilityState === "hidden") this.touch();
-      else void this.#count();
-    }, again_ms);
+      if (document.visibilityState === "hidden") {
+        this.#looked_ms = Date.now();
+        this.touch();
+      } else void this.#count();
+    }, wait_ms);
   }
 
   stop(): void {
@@ -34,6 +38,7 @@ export class RunCounts {
 
   async #count(): Promise<void> {
     if (this.#query === null) return;
+    this.#looked_ms = Date.now();
     this.#abort.abort();
     this.#abort = new AbortController();
     const { signal } = this.#abort;

@@ -29,11 +29,11 @@ test:
     set -euo pipefail
     took=$(mktemp)
     trap 'wait; cat "$took"; rm -f "$took"' EXIT
+    # Time that went by, and time of the processors, of this machine's own programs.
     lane() {
         for step in "$@"; do
-            since=$SECONDS
-            "{{ just_executable() }}" "$step" || { echo "FAILED: $step" >> "$took"; exit 1; }
-            printf '%5d s  %s\n' $((SECONDS - since)) "$step" >> "$took"
+            TIMEFORMAT="%5R s %5U s user %5S s system  $step"
+            { time "{{ just_executable() }}" "$step" 2>&3 || { echo "FAILED: $step" >&2; exit 1; }; } 3>&2 2>> "$took"
         done
     }
     lane postgres web
@@ -42,9 +42,11 @@ test:
     # First the build that looks at a database: everything after it reuses that library.
     lane sqlx-check compile
     wait "$beside"
-    # Each waits for its servers more than it works; the first does not ask cargo, which works for the linter.
+    # Each waits for its servers more than it works, but for the linter, which comes when the others have become fewer.
+    lane chaos-quick & faults=$!
     lane python-unit typescript-unit browser & beside=$!
-    lane lint unit integration chaos-quick
+    lane unit integration lint
+    wait "$faults"
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
 
@@ -71,26 +73,8 @@ unit:
 
 # Integration tests: real Postgres, real sockets, the real binary.
 integration: postgres tools peers web
-    #!/usr/bin/env bash
-    set -euo pipefail
-    cluster=target/tmp/cluster memory=
-    # Each test makes a database and drops it, and for each drop Postgres syncs all it has: in memory, if there is room.
-    room_kib=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
-    if [ "${room_kib:-0}" -ge 4000000 ]; then
-        memory=$(mktemp -d /dev/shm/runreel-it-XXXXXX)
-        # Postgres has a user of its own when we are root.
-        chmod 711 "$memory"
-        cluster=$memory/cluster
-        export TMPDIR=$memory RUNREEL_TEST_CLUSTER=$cluster
-    fi
-    finish() {
-        pid=$(head -n 1 "$cluster/postgres/postmaster.pid" 2>/dev/null) || true
-        for _ in $(seq 50); do [ -n "$pid" ] && kill -INT "$pid" 2>/dev/null || break; sleep 0.2; done
-        if [ -n "$memory" ]; then rm -rf "$memory"; fi
-    }
-    trap finish EXIT
     # More than there are cores: tests wait as well. What failed is said by its message, not by where it was called from.
-    RUST_BACKTRACE=0 cargo test --test it -- --test-threads 6
+    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- --test-threads 6
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres tools peers web
@@ -135,7 +119,7 @@ python-lint: python
 
 [private]
 python-unit *args: postgres python
-    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
+    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q {{ args }}
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
 recipes *args: postgres build python
@@ -159,7 +143,7 @@ typescript-lint: node-packages
 
 [private]
 typescript-unit *args: postgres build node-packages
-    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm run -s unit -- {{ args }}
+    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../tests/in-memory npm run -s unit -- {{ args }}
 
 # LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
 bench-checkpoints *args: postgres python
@@ -222,7 +206,11 @@ web-test: web
 # The UI in a real Chromium, against the real server.
 browser: postgres chromium playwright node-packages web build
     cd sdk/typescript && npm run -s build
-    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test
+
+# Every page at three widths in both themes: its picture, and what axe finds in it.
+looks *args: postgres chromium playwright web build
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s looks -- {{ args }}
 
 # The examples, started as their READMEs say and driven in Chromium, against the real server.
 examples: postgres chromium playwright node-packages python web build

@@ -54,13 +54,14 @@ test("a rejection has its reason, and arguments are edited where the run takes o
   const card = (title: string) => page.locator("[data-card]").filter({ hasText: title });
   await expect(card("Reject me").getByRole("button", { name: "Edit the arguments" })).toHaveCount(0);
   await card("Reject me").getByRole("button", { name: "Add a note" }).click();
-  await card("Reject me").getByLabel("Note").fill("still needed");
+  await page.keyboard.type("still needed");
   await card("Reject me").getByRole("button", { name: "Reject" }).click();
   await expect(card("Reject me")).toHaveCount(0);
   expect(await answerOf(producer, first)).toMatchObject({ decision: "reject", value: "still needed" });
 
   await card("Edit me").getByRole("button", { name: "Edit the arguments" }).click();
   const args = card("Edit me").getByLabel("Arguments");
+  await expect(args).toBeFocused();
   await args.fill("{ no");
   await card("Edit me").getByRole("button", { name: "Approve" }).click();
   await expect(card("Edit me").getByRole("alert")).toContainText("no JSON");

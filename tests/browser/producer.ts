@@ -18,7 +18,11 @@ export interface Acknowledged {
 }
 
 export class Producer {
-  constructor(readonly url: () => string) {}
+  constructor(
+    readonly url: () => string,
+    /** A bearer token, for a server that asks for one. */
+    readonly bearer?: string,
+  ) {}
 
   async createRun(run: Record<string, unknown>): Promise<string> {
     const created = await this.#post<{ run_id: string }>("/api/runs", run);
@@ -38,7 +42,7 @@ export class Producer {
   }
 
   async lastSeq(run_id: string): Promise<number> {
-    const response = await fetch(`${this.url()}/api/runs/${run_id}`);
+    const response = await fetch(`${this.url()}/api/runs/${run_id}`, { headers: this.#headers });
     return ((await response.json()) as { last_seq: number }).last_seq;
   }
 
@@ -46,10 +50,14 @@ export class Producer {
     return { type: "message.delta", span_id, payload: { text } };
   }
 
+  get #headers(): Record<string, string> {
+    return this.bearer === undefined ? {} : { authorization: `Bearer ${this.bearer}` };
+  }
+
   async #post<T>(path: string, body: unknown): Promise<T> {
     const response = await fetch(this.url() + path, {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: { "content-type": "application/json", ...this.#headers },
       body: JSON.stringify(body),
     });
     if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);

@@ -61,16 +61,47 @@ async function heap(page: Page): Promise<string> {
   return `${(usedSize / 1e6).toFixed(1)} MB`;
 }
 
+/** The browser's word for tasks that keep it from drawing. */
+const long_ms = 50;
+
+/** Starts to look for them; what it gives says which there were. */
+async function longTasks(page: Page): Promise<() => Promise<string>> {
+  await page.evaluate(() => {
+    const told = ((window as unknown as { tasks: number[] }).tasks = []) as number[];
+    new PerformanceObserver((seen) => told.push(...seen.getEntries().map(({ duration }) => duration))).observe({
+      type: "longtask",
+    });
+  });
+  return async () => {
+    const tasks = await page.evaluate(() => (window as unknown as { tasks: number[] }).tasks);
+    return tasks.length === 0 ? "none" : `${tasks.length}, the longest ${Math.max(...tasks)} ms`;
+  };
+}
+
+/** Appends at a pace of so many a second. */
+async function append(producer: Producer, run_id: string, from: number): Promise<void> {
+  const begin = Date.now();
+  const batch = live_per_s / 20;
+  for (let sent = 0; sent < live_per_s * live_s; sent += batch) {
+    const ahead = begin + (sent / live_per_s) * 1000 - Date.now();
+    // The producer's pace, not a wait for the page.
+    if (ahead > 0) await new Promise((due) => setTimeout(due, ahead));
+    await producer.emit(run_id, ...some(from + sent, batch));
+  }
+}
+
+const lists = [
+  ["log", "[role=grid]"],
+  ["timeline", "[role=treegrid]"],
+] as const;
+
 const nodes = (page: Page) => page.evaluate(() => document.querySelectorAll("*").length);
 
 test("the run page with many events", async ({ page, server, producer }) => {
   const run_id = await producer.createRun({ title: "Long run" });
-  const last = await fill(producer, run_id);
+  let last = await fill(producer, run_id);
   const say = (name: string, value: string | number) => console.log(`${name.padEnd(44)} ${value}`);
-  for (const [tab, list] of [
-    ["log", "[role=grid]"],
-    ["timeline", "[role=treegrid]"],
-  ] as const) {
+  for (const [tab, list] of lists) {
     const start = Date.now();
     await page.goto(`${server.url}/runs/${run_id}?tab=${tab}`);
     await page.locator(`${list} [role=row][aria-rowindex="2"], ${list} [role=row][id]`).first().waitFor();
@@ -82,19 +113,18 @@ test("the run page with many events", async ({ page, server, producer }) => {
     say(`${tab}: DOM elements`, await nodes(page));
     say(`${tab}: heap`, await heap(page));
   }
-  await page.goto(`${server.url}/runs/${run_id}?tab=log`);
-  await expectEvents(page, last);
-  const live = (async () => {
-    const begin = Date.now();
-    for (let sent = 0; sent < live_per_s * live_s; sent += live_per_s / 20) {
-      const ahead = begin + (sent / live_per_s) * 1000 - Date.now();
-      // The producer's pace, not a wait for the page.
-      if (ahead > 0) await new Promise((due) => setTimeout(due, ahead));
-      await producer.emit(run_id, ...some(events_total + sent, live_per_s / 20));
-    }
-  })();
-  say(`log: following ${live_per_s} events/s`, await frames(page, "[role=grid]", live_s, 0));
-  await live;
-  await expectEvents(page, last + live_per_s * live_s);
+  let sent = 0;
+  for (const [tab, list] of lists) {
+    await page.goto(`${server.url}/runs/${run_id}?tab=${tab}`);
+    await expectEvents(page, last);
+    const tasks = await longTasks(page);
+    const live = append(producer, run_id, events_total + sent);
+    say(`${tab}: following ${live_per_s} events/s`, await frames(page, list, live_s, 0));
+    await live;
+    sent += live_per_s * live_s;
+    last += live_per_s * live_s;
+    await expectEvents(page, last);
+    say(`${tab}: tasks over ${long_ms} ms meanwhile`, await tasks());
+  }
   say("heap at the end", await heap(page));
 });

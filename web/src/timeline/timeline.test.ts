@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { RunView } from "../feed/fold";
 import { event, tell, told } from "../feed/testing";
 import { pillOf } from "./connection";
@@ -110,6 +110,23 @@ describe("rows", () => {
         expect(drawn(grown)).toEqual(spanRows(view.spans.tree, all.closed, ""));
       }),
     );
+  });
+
+  test("a span that is added to a long run costs what it costs in a short one", () => {
+    const view = new RunView();
+    tell(view, told(event(1, "run.created")));
+    const add = (seq: number) => tell(view, told(event(seq, "tool.started", { span_id: `t${seq}` })));
+    for (let seq = 2; seq < 5_000; seq += 1) add(seq);
+    const { tree } = view.spans;
+    const rows = new SpanRows();
+    rows.update(tree, all);
+    const looks = vi.spyOn(tree, "parentOf");
+    const lists = vi.spyOn(tree, "childrenOf");
+    add(5_000);
+    looks.mockClear();
+    rows.update(tree, all);
+    expect(rows.length).toBe(5_000);
+    expect(looks.mock.calls.length + lists.mock.calls.length).toBeLessThan(10);
   });
 
   test("a filter finds words in type, title and span, and looks only at new rows", () => {

@@ -21,9 +21,11 @@ export interface Span {
   /** Its arguments in a few words, and why it failed; empty when there is nothing to say. */
   preview: string;
   error: string;
+  /** Whether the brief ones are shown that it stands for; nothing when it is a span and no stretch of them. */
+  isOpen?: boolean;
 }
 
-export type NewSpan = Omit<Span, "index" | "place" | "preview" | "error"> & { preview?: string };
+export type NewSpan = Omit<Span, "index" | "place" | "preview" | "error" | "isOpen"> & { preview?: string };
 
 /** The key of spans that hang below nothing in this run. */
 const top = -1;

@@ -22,6 +22,15 @@ export interface Shown {
   hits: ReadonlySet<number>;
   /** The trees of child runs that are shown below the spans that stand for them. */
   below: ReadonlyMap<string, SpanTree>;
+  /** Makes one row of a stretch of brief spans; null when each has its own. */
+  fold: ((rows: FlatRows, closed: ReadonlySet<number>) => FlatRows) | null;
+}
+
+/** Rows from above to below; `runs` has the child run that each is of, null for the run itself. */
+export interface FlatRows {
+  spans: Span[];
+  depths: number[];
+  runs: (string | null)[];
 }
 
 export const all: Shown = {
@@ -30,6 +39,7 @@ export const all: Shown = {
   hidden: new Set(),
   hits: new Set(),
   below: new Map(),
+  fold: null,
 };
 
 /** The words of a query, each of which a row has to have. */
@@ -54,6 +64,10 @@ export class SpanRows {
   #shown: Shown = all;
   #counted = 0;
   #moves = 0;
+  /** How many spans there were when the rows were last made of all. */
+  #built = 0;
+  /** With a query, the spans that have its words, and these with their parents. */
+  #found: ReadonlySet<number> = all.closed;
   #kept: Set<number> | null = null;
 
   get length(): number {
@@ -63,7 +77,9 @@ export class SpanRows {
   update(tree: SpanTree, shown: Shown): void {
     const isSame = tree === this.#tree && shown === this.#shown && tree.moves === this.#moves;
     if (isSame && tree.spans.length === this.#counted) return;
-    const isAdded = isSame && shown.query === "" && shown.below.size === 0 && this.#counted > 0;
+    // Stretches of a long run that goes on are looked for now and then.
+    const isFresh = shown.fold === null || tree.spans.length - this.#built <= this.#built >> 5;
+    const isAdded = isSame && isFresh && shown.query === "" && shown.below.size === 0 && this.#counted > 0;
     const first = this.#counted;
     this.#tree = tree;
     this.#shown = shown;
@@ -74,6 +90,11 @@ export class SpanRows {
 
   spanAt(index: number): Span | undefined {
     return this.#spans[index];
+  }
+
+  /** Whether it has the words of the query itself. */
+  isHit(index: number): boolean {
+    return this.#found.has(this.#spans[index]?.index ?? -1) && this.#runs[index] === null;
   }
 
   at(index: number): SpanRow | undefined {
@@ -87,15 +108,19 @@ export class SpanRows {
       depth: this.#depths[index] ?? 0,
       position: span.place + 1,
       siblings: Math.max(1, tree.siblingsOf(span).length),
-      isOpen: this.#isOpen(span, tree) || this.#shown.below.has(span.child_run_id ?? ""),
-      hasChildren: span.child_run_id !== null || tree.childrenOf(span).length > 0,
+      isOpen: span.isOpen ?? (this.#isOpen(span, tree) || this.#shown.below.has(span.child_run_id ?? "")),
+      hasChildren:
+        span.isOpen !== undefined || span.child_run_id !== null || tree.childrenOf(span).length > 0,
     };
   }
 
-  /** The row that has the event; -1 when none has. */
+  /** The row that has the event, and none that is opened to show it; -1 when none has. */
   indexOf(seq: number, run_id: string | null = null): number {
     return this.#spans.findIndex(
-      (span, at) => (span.start_seq === seq || span.end_seq === seq) && (this.#runs[at] ?? null) === run_id,
+      (span, at) =>
+        (span.start_seq === seq || span.end_seq === seq) &&
+        span.isOpen !== true &&
+        (this.#runs[at] ?? null) === run_id,
     );
   }
 
@@ -128,7 +153,9 @@ export class SpanRows {
   #build(): void {
     const tree = this.#tree as SpanTree;
     const words = wordsOf(this.#shown.query);
-    this.#kept = words.length === 0 ? null : keptSpans(tree, words, this.#shown.hits);
+    this.#built = tree.spans.length;
+    this.#found = words.length === 0 ? all.closed : foundSpans(tree, words, this.#shown.hits);
+    this.#kept = words.length === 0 ? null : withParents(tree, this.#found);
     this.#spans = [];
     this.#depths = [];
     this.#runs = [];
@@ -157,6 +184,10 @@ export class SpanRows {
       if (this.#isOpen(span, frame.tree))
         stack.push({ ...frame, siblings: frame.tree.childrenOf(span), next: 0, depth });
     }
+    if (this.#shown.fold === null || this.#kept !== null) return;
+    const rows = { spans: this.#spans, depths: this.#depths, runs: this.#runs };
+    const folded = this.#shown.fold(rows, this.#shown.closed);
+    [this.#spans, this.#depths, this.#runs] = [folded.spans, folded.depths, folded.runs];
   }
 
   #push(span: Span, depth: number, run_id: string | null): void {
@@ -174,16 +205,21 @@ interface Frame {
   depth: number;
 }
 
-function keptSpans(tree: SpanTree, words: string[], hits: ReadonlySet<number>): Set<number> {
-  const kept = new Set<number>();
+function foundSpans(tree: SpanTree, words: string[], hits: ReadonlySet<number>): Set<number> {
+  const found = new Set<number>();
   for (const span of tree.spans) {
     const text =
       `${span.kind} ${span.name} ${span.preview} ${span.error} ${span.span_id} ${span.status}`.toLowerCase();
     const isHit = hits.has(span.start_seq) || hits.has(span.end_seq ?? 0);
-    if (!isHit && !words.every((word) => text.includes(word))) continue;
-    for (let at: Span | null = span; at !== null && !kept.has(at.index); at = tree.parentOf(at)) {
-      kept.add(at.index);
-    }
+    if (isHit || words.every((word) => text.includes(word))) found.add(span.index);
   }
+  return found;
+}
+
+function withParents(tree: SpanTree, found: ReadonlySet<number>): Set<number> {
+  const kept = new Set<number>();
+  for (const index of found)
+    for (let at = tree.spans[index] ?? null; at !== null && !kept.has(at.index); at = tree.parentOf(at))
+      kept.add(at.index);
   return kept;
 }

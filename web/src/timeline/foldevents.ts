@@ -1,0 +1,93 @@
+import { familyOf } from "@runreel/client/fold";
+import type { EventRow } from "../feed/row";
+
+/** What happened; of everything else only warnings and errors are told one by one. */
+const told = new Set(["run", "message", "reasoning", "tool", "worker", "interrupt", "artifact"]);
+
+export const isMinor = ({ level, type }: EventRow): boolean =>
+  level === "debug" || (level === "info" && !told.has(familyOf(type)));
+
+/** An entry of the list: an event, or a stretch of minor ones. */
+export interface Entry {
+  /** Into the rows: the event, or the first of the stretch. */
+  at: number;
+  /** How many it stands for; 0 for an event. */
+  count: number;
+  isOpen: boolean;
+}
+
+/** The log with stretches of minor events as one entry each; looks at each row once while rows are only added. */
+export class FoldedRows {
+  #rows: readonly EventRow[] | null = null;
+  #indices: readonly number[] | null = null;
+  #opened: ReadonlySet<number> = new Set();
+  #looked = 0;
+  #ats: number[] = [];
+  #counts: number[] = [];
+  /** How many of the last rows are minor, and where their stretch begins. */
+  #minor = 0;
+  #head = 0;
+
+  get length(): number {
+    return this.#ats.length;
+  }
+
+  /** `indices` of those that are shown, in order; null for all. `opened`: seqs that stretches begin with. */
+  update(rows: readonly EventRow[], indices: readonly number[] | null, opened: ReadonlySet<number>): void {
+    if (rows !== this.#rows || indices !== this.#indices || opened !== this.#opened) {
+      this.#rows = rows;
+      this.#indices = indices;
+      this.#opened = opened;
+      this.#ats = [];
+      this.#counts = [];
+      this.#looked = 0;
+      this.#minor = 0;
+    }
+    const count = (indices ?? rows).length;
+    for (; this.#looked < count; this.#looked += 1) this.#take(indices?.[this.#looked] ?? this.#looked);
+  }
+
+  at(index: number): Entry {
+    const [at = 0, count = 0] = [this.#ats[index], this.#counts[index]];
+    return { at, count, isOpen: count > 0 && this.#isOpen(at) };
+  }
+
+  /** The entry that shows the row. */
+  indexOf(at: number): number {
+    let low = 0;
+    let high = this.#ats.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#ats[middle] as number) <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  #isOpen(at: number): boolean {
+    return this.#opened.has(this.#rows?.[at]?.seq ?? 0);
+  }
+
+  #take(at: number): void {
+    const row = this.#rows?.[at];
+    if (row === undefined || !isMinor(row)) {
+      this.#minor = 0;
+      return this.#push(at);
+    }
+    this.#minor += 1;
+    if (this.#minor === 1) {
+      this.#head = this.#ats.length;
+      return this.#push(at);
+    }
+    this.#counts[this.#head] = this.#minor;
+    const first = this.#ats[this.#head] as number;
+    if (!this.#isOpen(first)) return;
+    if (this.#minor === 2) this.#push(first);
+    this.#push(at);
+  }
+
+  #push(at: number): void {
+    this.#ats.push(at);
+    this.#counts.push(0);
+  }
+}

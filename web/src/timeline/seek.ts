@@ -1,0 +1,14 @@
+/** The next index that is meant, from the last one on to the first; `null` when there is none. */
+export function nextOf(
+  from: number | null,
+  by: 1 | -1,
+  count: number,
+  isMeant: (index: number) => boolean,
+): number | null {
+  const begin = from ?? (by > 0 ? -1 : count);
+  for (let step = 1; step <= count; step += 1) {
+    const index = (((begin + by * step) % count) + count) % count;
+    if (isMeant(index)) return index;
+  }
+  return null;
+}

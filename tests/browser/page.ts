@@ -11,6 +11,11 @@ export async function expectEvents(page: Page, count: number, timeout = 15_000):
   await expect(shown).toHaveAttribute("data-event-count", String(count), { timeout });
 }
 
+/** How many runs the list has; it draws those that are seen. */
+export async function expectRuns(page: Page, count: number): Promise<void> {
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", String(count + 1));
+}
+
 /** Reads every row of the log by scrolling through it: the seqs in the order they stand, one per row. */
 export async function seqsInList(page: Page): Promise<number[]> {
   return page.getByRole("grid", { name: "Events of the run" }).evaluate(async (grid) => {

@@ -7,3 +7,6 @@ export const density = new Choice("runreel.density", "density", ["compact", "com
 
 /** The height of a row of the virtual lists, in CSS `--row`. */
 export const row_px = { compact: 28, comfortable: 36 };
+
+/** Of a row of a table, in CSS `--table-row`. */
+export const table_row_px = { compact: 40, comfortable: 52 };

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { deflateSync, crc32 } from "node:zlib";
 import { test as base } from "./fixtures.ts";
+import { encoded } from "./png.ts";
 import type { Producer } from "./producer.ts";
 import { Server, startAndStop_ms } from "./server.ts";
 import { tripRun } from "./trip.ts";
@@ -121,14 +121,6 @@ export async function upload(
 
 /** A picture, as PNG: bars of four colours. */
 export function image(width = 160, height = 90): Uint8Array {
-  const chunk = (type: string, data: Buffer) => {
-    const body = Buffer.concat([Buffer.from(type), data]);
-    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
-    length.writeUInt32BE(data.length);
-    sum.writeUInt32BE(crc32(body));
-    return Buffer.concat([length, body, sum]);
-  };
-  const head = Buffer.from([0, 0, 0, width, 0, 0, 0, height, 8, 2, 0, 0, 0]);
   const colours = [
     [127, 160, 230],
     [224, 164, 88],
@@ -143,9 +135,7 @@ export function image(width = 160, height = 90): Uint8Array {
       return isBar ? (colours[bar % 4] as number[]) : [240, 240, 238];
     }).flat(),
   ]);
-  const bytes = deflateSync(Buffer.from(rows.flat()));
-  const signature = Buffer.from([137, 80, 78, 71, 13, 10, 26, 10]);
-  return Buffer.concat([signature, chunk("IHDR", head), chunk("IDAT", bytes), chunk("IEND", Buffer.alloc(0))]);
+  return encoded(width, height, Buffer.from(rows.flat()));
 }
 
 async function files(producer: Producer): Promise<void> {

@@ -18,6 +18,7 @@ use std::{
 use super::exit::CliError;
 use crate::domain::{artifact::Hash, limits::EXPORT_LINE_BYTES_MAX};
 
+pub(super) mod out;
 pub(super) mod progress;
 
 pub(super) const LOG: &str = "log.ndjson";

@@ -6,7 +6,10 @@ use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode, time::Duration}
 
 use self::{select::Chosen, write::ExportWriter};
 use super::{
-    archive::progress::{Progress, count},
+    archive::{
+        out::Out,
+        progress::{Progress, count},
+    },
     connection::Connection,
     exit::{CliError, FAILED, INTERRUPTED},
     moment::{Moment, moment},
@@ -15,7 +18,6 @@ use super::{
 };
 use crate::domain::id::ThreadId;
 
-mod out;
 mod select;
 mod tar;
 mod write;
@@ -73,7 +75,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let work = async {
         let chosen = select::choose(&client, &args.what).await?;
-        let mut out = out::Out::open(args.output.as_deref().filter(|_| !to_stdout))?;
+        let mut out = Out::open(args.output.as_deref().filter(|_| !to_stdout))?;
         let told = if args.with_artifacts {
             tar::pack(&client, &chosen, &mut out).await?
         } else {

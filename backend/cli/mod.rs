@@ -7,6 +7,7 @@
 
 mod approve;
 mod archive;
+mod backup;
 mod channel;
 mod chat;
 mod completions;
@@ -25,6 +26,7 @@ mod import;
 mod man;
 mod moment;
 pub mod render;
+mod restore;
 mod retention;
 mod run_arg;
 mod runner;
@@ -106,6 +108,10 @@ enum Command {
     Export(Box<export::Args>),
     /// Import an exported file into a server.
     Import(Box<import::Args>),
+    /// Copy the embedded database, artifacts and saved sessions to one file.
+    Backup(backup::Args),
+    /// Make a data directory out of such a file.
+    Restore(restore::Args),
     /// Move the embedded database to a later version of Postgres.
     Upgrade(upgrade::Args),
     /// Show which runs are due for removal by age; removes nothing.
@@ -149,6 +155,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Session(args) => session::run(args).await,
         Command::Export(args) => export::run(*args).await,
         Command::Import(args) => import::run(*args).await,
+        Command::Backup(args) => backup::run(args).await,
+        Command::Restore(args) => restore::run(&args),
         Command::Upgrade(args) => upgrade::run(args).await,
         Command::Retention(args) => retention::run(*args).await,
         Command::Sql(args) => sql::run(args).await,

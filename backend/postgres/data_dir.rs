@@ -68,6 +68,11 @@ impl DataDir {
         self.root.join(format!("postgres-{major}"))
     }
 
+    /// Where a backup is unpacked before its folders get their names.
+    pub(super) fn restore(&self) -> PathBuf {
+        self.root.join("restore")
+    }
+
     pub(super) fn log(&self) -> PathBuf {
         self.root.join("postgres.log")
     }
@@ -123,5 +128,13 @@ impl DataDir {
             Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
         };
         read().unwrap_or_else(|error| format!("(unreadable: {error})"))
+    }
+}
+
+/// Removes a folder with all that is in it, if it exists.
+pub(super) fn remove(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(folder)(error)),
+        _ => Ok(()),
     }
 }

@@ -40,6 +40,13 @@ pub enum Error {
     NotNewer { path: PathBuf, cluster: u32, found: String },
     #[error("{} exists, from an upgrade before; remove it once its data is not needed, then try again", path.display())]
     Replaced { path: PathBuf },
+    #[error("{} is not a whole backup: {reason}; use another one", path.display())]
+    Backup { path: PathBuf, reason: String },
+    #[error(
+        "{} exists; restore into another data directory (--data-dir), or stop the server and move it away",
+        path.display()
+    )]
+    Occupied { path: PathBuf },
     #[error(
         "{} is not a Postgres cluster (it has no readable PG_VERSION); move it away and runreel creates a new one",
         path.display()

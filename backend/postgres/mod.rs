@@ -16,6 +16,7 @@
 )]
 
 mod account;
+mod backup;
 mod bootstrap;
 mod command;
 mod data_dir;
@@ -26,6 +27,7 @@ mod lock;
 mod orphans;
 mod pidfile;
 mod postmaster;
+mod restore;
 mod secret;
 mod socket;
 mod supervise;
@@ -38,7 +40,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub use backup::{Backup, cluster_bytes};
 pub use error::Error;
+pub use restore::Restore;
 pub use secret::Password;
 pub use upgrade::Upgrade;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::account::Account;
-use super::data_dir::DataDir;
+use super::data_dir::{DataDir, remove};
 use super::error::Error;
 use super::find;
 use super::lock::Lock;
@@ -99,11 +99,4 @@ fn make_room(home: &DataDir) -> Result<(), Error> {
     let owner = fs::metadata(home.root()).map_err(Error::file(home.root()))?;
     DirBuilder::new().mode(owner.mode() & 0o777).create(&room).map_err(Error::file(&room))?;
     lchown(&room, Some(owner.uid()), Some(owner.gid())).map_err(Error::file(&room))
-}
-
-fn remove(folder: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file(folder)(error)),
-        _ => Ok(()),
-    }
 }

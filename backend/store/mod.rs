@@ -15,6 +15,7 @@ mod repository;
 
 pub mod append;
 pub mod artifacts;
+pub mod backup;
 mod browse;
 pub mod checkpoints;
 pub mod codes;

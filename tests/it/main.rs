@@ -20,6 +20,7 @@ mod agui_proxy;
 mod ai_sdk;
 mod artifacts;
 mod auth;
+mod backup;
 mod bounds;
 mod bounds_table;
 mod channels;

@@ -1,4 +1,4 @@
-//! Where an export is written: stdout, a file that only exists once it is complete, or a pipe or device by its name.
+//! Where an archive is written: stdout, a file that only exists once it is complete, or a pipe or device by its name.
 
 use std::{
     fs::File as Plain,
@@ -13,7 +13,7 @@ use crate::cli::exit::CliError;
 
 const BUFFER: usize = 256 * 1024;
 
-pub(super) enum Out {
+pub(in crate::cli) enum Out {
     Stdout(BufWriter<io::Stdout>),
     File(BufWriter<NamedTempFile>, PathBuf),
     Device(BufWriter<Plain>),
@@ -22,7 +22,7 @@ pub(super) enum Out {
 impl Out {
     /// Opens stdout, or a temporary file beside the requested one. Only its creator may read it.
     #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
-    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+    pub(in crate::cli) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
         if path.is_dir() {
             return Err(CliError::usage(format!("{} is a directory", path.display())).into());
@@ -32,13 +32,13 @@ impl Out {
             return Ok(Self::Device(BufWriter::with_capacity(BUFFER, device)));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new().prefix(".runreel-export-").tempfile_in(folder);
+        let file = tempfile::Builder::new().prefix(".runreel-archive-").tempfile_in(folder);
         let file = file.with_context(|| format!("a file in {}", folder.display()))?;
         Ok(Self::File(BufWriter::with_capacity(BUFFER, file), path.to_owned()))
     }
 
     /// Flushes the last bytes, and gives the file its name.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    pub(in crate::cli) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Stdout(mut out) => Ok(out.flush()?),
             Self::Device(mut out) => Ok(out.flush()?),

@@ -1,0 +1,209 @@
+//! The files of a running cluster, and of the folders beside it, as one tar that shows whether it is whole.
+//!
+//! ```text
+//! postgres/…      the cluster's files, as a base backup of Postgres has them, and the log that makes them consistent
+//! artifacts/…     the folders that were asked for
+//! sessions/…
+//! backup.json     last: see [`Summary`]
+//! ```
+//!
+//! Postgres changes its files meanwhile. Which of them a base backup leaves out, and what makes it consistent, is in
+//! its manual: "Making a Base Backup Using the Low Level API".
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use super::data_dir::DataDir;
+use super::error::Error;
+
+/// The name of the last file.
+pub(super) const SUMMARY: &str = "backup.json";
+/// Raised when an older program cannot restore what this one writes.
+pub(super) const FORMAT: u32 = 1;
+/// The cluster's folder in the tar.
+pub(super) const CLUSTER: &str = "postgres";
+
+/// Folders that a restored cluster fills anew.
+const EMPTIED: [&str; 8] =
+    ["pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"];
+/// Files that are not the database's content.
+const LEFT_OUT: [&str; 5] = ["backup_label", "pg_internal.init", "postmaster.opts", "postmaster.pid", "tablespace_map"];
+
+/// What the tar says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Summary {
+    pub(super) format: u32,
+    /// The major version of Postgres.
+    pub(super) postgres: u32,
+    pub(super) files: u64,
+    /// Of all bytes before this file.
+    pub(super) sha256: String,
+}
+
+/// A tar that is being written.
+pub struct Backup<W: Write> {
+    home: DataDir,
+    major: u32,
+    tar: Builder<Hashing<W>>,
+    files: u64,
+}
+
+impl<W: Write> Backup<W> {
+    /// Of the cluster in `data_dir`.
+    pub fn begin(data_dir: &Path, out: W) -> Result<Self, Error> {
+        let home = DataDir::existing(data_dir)?;
+        let major = home.cluster_major()?.ok_or_else(|| Error::NoCluster { path: home.root().to_owned() })?;
+        let tar = Builder::new(Hashing { out, digest: Sha256::new(), bytes: 0 });
+        Ok(Self { home, major, tar, files: 0 })
+    }
+
+    /// The cluster's files, between the start and the stop of Postgres's own backup. `passed` is told how many bytes.
+    pub fn cluster(&mut self, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        self.folder(CLUSTER, &self.home.cluster(), passed)
+    }
+
+    /// What Postgres said at the stop, and its log from the start to the stop.
+    pub fn log(&mut self, label: &str, segments: (&str, &str)) -> Result<(), Error> {
+        let name = Path::new(CLUSTER).join("backup_label");
+        self.put(&name, &header(EntryType::Regular, 0o600, label.len() as u64), label.as_bytes())?;
+        let folder = self.home.cluster().join("pg_wal");
+        let (first, last) = segments;
+        for (name, path) in listed(&folder)? {
+            // Names of one timeline are ordered as the log is.
+            if name.to_str().is_some_and(|name| name.len() == last.len() && (first..=last).contains(&name)) {
+                self.file(&Path::new(CLUSTER).join("pg_wal").join(name), &path, &mut |_| {})?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A folder with all that is in it, if it exists. Returns how many files that were.
+    pub fn beside(&mut self, name: &str, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<u64, Error> {
+        let before = self.files;
+        if path.is_dir() {
+            self.folder(name, path, passed)?;
+        }
+        Ok(self.files - before)
+    }
+
+    /// Returns what was written to, and how many bytes.
+    pub fn finish(mut self) -> Result<(W, u64), Error> {
+        let sha256 = hex::encode(self.tar.get_ref().digest.clone().finalize());
+        let summary = Summary { format: FORMAT, postgres: self.major, files: self.files, sha256 };
+        let text = serde_json::to_vec(&summary).map_err(|error| Error::file(Path::new(SUMMARY))(error.into()))?;
+        self.put(Path::new(SUMMARY), &header(EntryType::Regular, 0o600, text.len() as u64), &*text)?;
+        let hashing = self.tar.into_inner().map_err(Error::file(Path::new(SUMMARY)))?;
+        Ok((hashing.out, hashing.bytes))
+    }
+
+    fn folder(&mut self, name: &str, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        let mut left = vec![(PathBuf::from(name), path.to_owned())];
+        while let Some((name, path)) = left.pop() {
+            let Some(metadata) = still(fs::symlink_metadata(&path)).map_err(Error::file(&path))? else { continue };
+            if metadata.is_dir() {
+                self.put(&name, &header(EntryType::Directory, mode(&metadata), 0), io::empty())?;
+                let is_emptied = name.parent() == Some(Path::new(CLUSTER))
+                    && EMPTIED.iter().any(|emptied| name.file_name() == Some(OsStr::new(emptied)));
+                if !is_emptied {
+                    left.extend(listed(&path)?.into_iter().map(|(child, path)| (name.join(child), path)));
+                }
+            } else if metadata.is_file() && !is_left_out(&name) {
+                self.file(&name, &path, passed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that may grow, shrink or go while it is read: what was written to it meanwhile is in Postgres's log.
+    fn file(&mut self, name: &Path, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        let Some(file) = still(File::open(path)).map_err(Error::file(path))? else { return Ok(()) };
+        let metadata = file.metadata().map_err(Error::file(path))?;
+        let size = metadata.len();
+        let header = header(EntryType::Regular, mode(&metadata), size);
+        self.put(name, &header, file.chain(io::repeat(0)).take(size))?;
+        self.files += 1;
+        passed(size);
+        Ok(())
+    }
+
+    fn put(&mut self, name: &Path, header: &Header, content: impl io::Read) -> Result<(), Error> {
+        self.tar.append_data(&mut header.clone(), name, content).map_err(Error::file(name))
+    }
+}
+
+/// The size of the cluster's files now, bytes: what the progress is measured by.
+pub fn cluster_bytes(data_dir: &Path) -> Result<u64, Error> {
+    let (mut left, mut bytes) = (vec![DataDir::existing(data_dir)?.cluster()], 0);
+    while let Some(path) = left.pop() {
+        match still(fs::symlink_metadata(&path)).map_err(Error::file(&path))? {
+            Some(metadata) if metadata.is_dir() => left.extend(listed(&path)?.into_iter().map(|(_, path)| path)),
+            Some(metadata) => bytes += metadata.len(),
+            None => {}
+        }
+    }
+    Ok(bytes)
+}
+
+/// What is in a folder, in a fixed order; nothing if the folder has gone meanwhile.
+fn listed(folder: &Path) -> Result<Vec<(std::ffi::OsString, PathBuf)>, Error> {
+    let Some(entries) = still(fs::read_dir(folder)).map_err(Error::file(folder))? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::file(folder))?;
+        found.push((entry.file_name(), entry.path()));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// `None` for what has been removed meanwhile.
+fn still<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn is_left_out(name: &Path) -> bool {
+    let file = name.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.starts_with(CLUSTER) && (LEFT_OUT.contains(&file) || file.starts_with("pgsql_tmp"))
+}
+
+fn mode(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o777
+}
+
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_mtime(0);
+    header.set_size(size);
+    header
+}
+
+/// Passes bytes on, and counts and hashes them.
+struct Hashing<W> {
+    out: W,
+    digest: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.digest.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

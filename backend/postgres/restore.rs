@@ -1,0 +1,155 @@
+//! A data directory out of a backup.
+//!
+//! Invariant: a directory called `postgres` is always complete. Everything is unpacked and synced beside it, and the
+//! cluster gets its name last; what a killed restore left is removed by the next.
+//!
+//! The cluster recovers at its first start as from an archive, which begins another timeline of Postgres. By that the
+//! server notices that the log was set back, and tells its readers.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use tar::Archive;
+
+use super::account::Account;
+use super::backup::{CLUSTER, FORMAT, SUMMARY, Summary};
+use super::data_dir::{DataDir, remove};
+use super::error::Error;
+use super::lock::Lock;
+
+/// Postgres has all it needs beside the files, but asks for a command that fetches more: there is no more.
+const NO_ARCHIVE: &str = "\n# Of `runreel restore`: the log was in the backup.\nrestore_command = 'false'\n";
+/// The summary is a line.
+const SUMMARY_BYTES_MAX: u64 = 4096;
+const STEP: usize = 1024 * 1024;
+
+/// A backup that was found to be whole.
+#[derive(Debug)]
+pub struct Restore {
+    file: PathBuf,
+    summary: Summary,
+}
+
+impl Restore {
+    /// Reads the whole file; `passed` is told how many bytes. Changes nothing.
+    pub fn check(file: &Path, passed: &mut dyn FnMut(u64)) -> Result<Self, Error> {
+        let broken = |reason: String| Error::Backup { path: file.to_owned(), reason };
+        let (at, summary) = summary_of(file)?.ok_or_else(|| broken(format!("it does not end with {SUMMARY}")))?;
+        if summary.format > FORMAT {
+            return Err(broken(format!("its form is {}, of a later runreel; restore it with that", summary.format)));
+        }
+        let mut opened = File::open(file).map_err(Error::file(file))?.take(at);
+        let (mut digest, mut buffer) = (Sha256::new(), vec![0; STEP]);
+        loop {
+            let read = opened.read(&mut buffer).map_err(Error::file(file))?;
+            if read == 0 {
+                break;
+            }
+            digest.update(&buffer[..read]);
+            passed(read as u64);
+        }
+        if hex::encode(digest.finalize()) != summary.sha256 {
+            return Err(broken("its bytes are not those that were written".to_owned()));
+        }
+        Ok(Self { file: file.to_owned(), summary })
+    }
+
+    /// The major version of Postgres that the next start needs.
+    pub fn postgres(&self) -> u32 {
+        self.summary.postgres
+    }
+
+    pub fn files(&self) -> u64 {
+        self.summary.files
+    }
+
+    /// Makes `data_dir` what the backup holds. It must have neither a cluster nor one of the folders of the backup.
+    pub fn unpack(&self, data_dir: &Path) -> Result<(), Error> {
+        let home = DataDir::open(data_dir)?;
+        let _lock = Lock::take(&home)?;
+        let account = Account::choose(&home)?;
+        let room = home.restore();
+        remove(&room)?;
+        DirBuilder::new().mode(0o700).create(&room).map_err(Error::file(&room))?;
+        let unpacked = self.unpack_into(&room).and_then(|()| settle(&home, &room, account));
+        let removed = remove(&room);
+        unpacked.and(removed)
+    }
+
+    fn unpack_into(&self, room: &Path) -> Result<(), Error> {
+        let broken = |reason: String| Error::Backup { path: self.file.clone(), reason };
+        let mut archive = Archive::new(File::open(&self.file).map_err(Error::file(&self.file))?);
+        archive.set_preserve_mtime(false);
+        for entry in archive.entries().map_err(Error::file(&self.file))? {
+            let mut entry = entry.map_err(Error::file(&self.file))?;
+            let name = entry.path().map_err(Error::file(&self.file))?.into_owned();
+            let kind = entry.header().entry_type();
+            let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+            if !is_plain || !(kind.is_file() || kind.is_dir()) {
+                return Err(broken(format!("it contains {}, which no backup does", name.display())));
+            }
+            entry.unpack_in(room).map_err(Error::file(&room.join(name)))?;
+        }
+        let summary = room.join(SUMMARY);
+        fs::remove_file(&summary).map_err(Error::file(&summary))
+    }
+}
+
+/// Gives the folders their names, the cluster last.
+fn settle(home: &DataDir, room: &Path, account: Account) -> Result<(), Error> {
+    let cluster = room.join(CLUSTER);
+    let signal = cluster.join("recovery.signal");
+    File::create(&signal).map_err(Error::file(&signal))?;
+    let settings = cluster.join("postgresql.auto.conf");
+    let opened = OpenOptions::new().append(true).create(true).open(&settings);
+    opened.and_then(|mut file| file.write_all(NO_ARCHIVE.as_bytes())).map_err(Error::file(&settings))?;
+    every(&cluster, &|path| match account {
+        Account::Other { uid, gid } => lchown(path, Some(uid), Some(gid)),
+        Account::Own => Ok(()),
+    })?;
+    every(room, &|path| File::open(path)?.sync_all())?;
+    let mut names: Vec<_> =
+        fs::read_dir(room).map_err(Error::file(room))?.flatten().map(|one| one.file_name()).collect();
+    names.sort_by_key(|name| name == CLUSTER);
+    for name in &names {
+        let place = home.root().join(name);
+        if fs::symlink_metadata(&place).is_ok() {
+            return Err(Error::Occupied { path: place });
+        }
+    }
+    for name in names {
+        let place = home.root().join(&name);
+        fs::rename(room.join(name), &place).map_err(Error::file(&place))?;
+    }
+    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
+}
+
+/// Where the summary begins in the file, and the summary; `None` if the file does not end with one.
+fn summary_of(file: &Path) -> Result<Option<(u64, Summary)>, Error> {
+    let mut archive = Archive::new(File::open(file).map_err(Error::file(file))?);
+    let mut last = None;
+    // A file that is no tar, or is cut off, has an entry that cannot be read.
+    for entry in archive.entries_with_seek().map_err(Error::file(file))? {
+        let Ok(entry) = entry else { return Ok(None) };
+        let is_summary = entry.path().is_ok_and(|name| name == Path::new(SUMMARY));
+        let at = entry.raw_header_position();
+        let mut text = Vec::new();
+        last = (is_summary && entry.take(SUMMARY_BYTES_MAX).read_to_end(&mut text).is_ok())
+            .then(|| serde_json::from_slice(&text).ok().map(|summary| (at, summary)))
+            .flatten();
+    }
+    Ok(last)
+}
+
+/// Does something to a folder and to everything in it, the folder last.
+fn every(path: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> Result<(), Error> {
+    if fs::symlink_metadata(path).map_err(Error::file(path))?.is_dir() {
+        for entry in fs::read_dir(path).map_err(Error::file(path))? {
+            every(&entry.map_err(Error::file(path))?.path(), act)?;
+        }
+    }
+    act(path).map_err(Error::file(path))
+}

@@ -1,0 +1,53 @@
+//! Postgres's side of a base backup: what is copied between its start and its stop is consistent, once the log of that
+//! time was replayed.
+
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+
+use super::Error;
+
+/// A backup that has begun, until this is dropped: the log stays, and the session must.
+#[derive(Debug)]
+pub struct BaseBackup {
+    connection: PgConnection,
+    first_segment: String,
+}
+
+/// What goes with the files.
+#[derive(Debug)]
+pub struct Consistency {
+    /// The content of the file `backup_label`.
+    pub label: String,
+    /// The names of the first and the last file of the log.
+    pub segments: (String, String),
+}
+
+impl BaseBackup {
+    /// `options` are the superuser's. Waits for a checkpoint.
+    pub async fn begin(options: &PgConnectOptions) -> Result<Self, Error> {
+        let mut connection = PgConnection::connect_with(&options.clone().application_name("runreel")).await?;
+        sqlx::query!(
+            r#"select slot_name::text as "name!"
+               from pg_create_physical_replication_slot('runreel_backup_' || pg_backend_pid(), true, true)"#
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        let first_segment =
+            sqlx::query_scalar!(r#"select pg_walfile_name(pg_backup_start('runreel', true)) as "name!""#)
+                .fetch_one(&mut connection)
+                .await?;
+        Ok(Self { connection, first_segment })
+    }
+
+    /// Ends the time in which files may be copied. The log stays until [`Self::close`].
+    pub async fn stop(&mut self) -> Result<Consistency, Error> {
+        let stop =
+            sqlx::query!(r#"select labelfile as "label!", pg_walfile_name(lsn) as "last!" from pg_backup_stop(false)"#)
+                .fetch_one(&mut self.connection)
+                .await?;
+        Ok(Consistency { label: stop.label, segments: (self.first_segment.clone(), stop.last) })
+    }
+
+    pub async fn close(self) -> Result<(), Error> {
+        Ok(self.connection.close().await?)
+    }
+}

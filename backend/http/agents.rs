@@ -137,12 +137,13 @@ async fn list(State(server): State<Server>, caller: Caller) -> Result<Reply<Exec
     let counted = jobs.queues(owner).await?;
     let held = jobs.held(owner, server.timeline.clock().held()).await?;
     let admission = server.authenticator.admission();
-    let agents = server.agents.iter().filter(|agent| admission.may_use(owner, &agent.name)).map(|agent| Agent {
+    let may_use = |agent: &Name| admission.may_use(owner, agent);
+    let agents = server.agents.iter().filter(|agent| may_use(&agent.name)).map(|agent| Agent {
         name: agent.name.as_str().to_owned(),
         kind: agent.kind,
         model: agent.model.clone(),
         tools: agent.tools.clone(),
-        workers: agent.workers.clone(),
+        workers: agent.workers.iter().filter(|worker| may_use(&Name::trusted(worker))).cloned().collect(),
     });
     Ok(Reply(Executors {
         agents: agents.collect(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -36,6 +36,10 @@ const POLL_EVERY: Duration = Duration::from_millis(10);
 const ORPHANED: &str = "pre-existing shared memory block";
 /// A pid file still incomplete after this time was truncated by a power loss.
 const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
+
+/// Starts a program in which a process has 1 GiB of addresses at most, where the system bounds them; 128 MB of it is
+/// shared. Memory for a query is refused to that query alone, before the kernel has none left and ends a process.
+const BOUNDED: &str = "ulimit -v 1048576; exec \"$0\" \"$@\"";
 
 /// Set on the command line, so that a cluster created by an older runreel runs as this one expects.
 /// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays on.
@@ -189,7 +193,8 @@ impl Bootstrap {
         let program = self.programs.postgres();
         let (log, logged) = self.home.open_log()?;
         let errors = log.try_clone().map_err(Error::file(&self.home.log()))?;
-        let mut on = command::on_directory(&program, &self.home.cluster(), self.account)?;
+        let mut on = command::on_directory(Path::new("/bin/sh"), &self.home.cluster(), self.account)?;
+        on.command.args(["-c", BOUNDED]).arg(&program);
         on.command.arg("-D").arg(&on.directory).arg("-p").arg(PORT.to_string());
         on.command.arg("-k").arg(&self.socket_dir);
         for setting in SETTINGS {

@@ -193,8 +193,8 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// Gives calls other costs, and their runs other sums. Writers may add calls of these runs meanwhile: the sums are
-    /// moved by the difference.
+    /// Gives calls other costs, and their runs other sums. Writers may add calls of these runs meanwhile, and another
+    /// server may do the same: the sums are moved by the difference, which whoever has the calls' locks computes.
     pub async fn reprice(self, calls: &[(Uuid, i64, Option<f64>)]) -> Result<(), Error> {
         let runs: Vec<Uuid> = calls.iter().map(|(run, ..)| *run).collect();
         let seqs: Vec<i64> = calls.iter().map(|(_, seq, _)| *seq).collect();
@@ -204,10 +204,9 @@ impl ModelCalls<'_> {
                 r#"with old as (
                        select c.run_id, c.seq, c.cost_usd as old_usd, k.cost_usd::numeric as new_usd
                        from unnest($1::uuid[], $2::bigint[], $3::float8[]) as k (run_id, seq, cost_usd)
-                       cross join lateral (
-                           select c.* from store.model_call c where c.run_id = k.run_id and c.seq = k.seq limit 1
-                       ) c
+                       join store.model_call c on c.run_id = k.run_id and c.seq = k.seq
                        where c.cost_usd is distinct from k.cost_usd::numeric
+                       order by c.run_id, c.seq for update of c
                    ), changed as (
                        update store.model_call c set cost_usd = o.new_usd
                        from old o where c.run_id = o.run_id and c.seq = o.seq

@@ -163,7 +163,7 @@ fn rejected(error: sqlx::Error) -> Unanswered {
         return Unanswered::TooSlow;
     }
     // Lost, shut down, or without room for anybody. A query that needs too much room of its own is its author's.
-    if matches!(class, "08" | "57" | "58" | "XX") || class == "53" && code != "53400" {
+    if matches!(class, "08" | "57" | "58" | "XX") || class == "53" && !matches!(code, "53200" | "53400") {
         return Error::from(error).into();
     }
     let message = match code {

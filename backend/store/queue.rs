@@ -30,7 +30,7 @@ pub struct HeldJob {
 }
 
 impl Jobs<'_> {
-    /// How many of the owner's oldest jobs there are for each agent and status of their run.
+    /// How many jobs of the owner there are for each agent and status of their run, as far as they are counted.
     pub async fn queues(self, owner: &OwnerId) -> Result<Vec<CountedQueue>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(

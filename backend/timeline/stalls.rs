@@ -3,7 +3,10 @@
 //! Neither makes an event, and a heartbeat makes none, so each process looks at the leases of the runs whose owners have
 //! readers here.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +15,7 @@ use crate::{
     bus::Stall,
     domain::{
         id::{RunId, Seq},
-        limits::STALL_SWEEP_MS,
+        limits::{STALL_SWEEP_MS, STALLED_OWN_ROWS},
         principal::OwnerId,
     },
     store,
@@ -30,7 +33,7 @@ impl Timeline {
             loop {
                 every.tick().await;
                 if let Err(error) = Box::pin(self.tell_stalls(&mut silent)).await {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "no look for stalled runs");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "no look for stalled runs");
                 }
             }
         };
@@ -44,10 +47,13 @@ impl Timeline {
             let stalled = self.store().runs().stalled(&owners, self.clock().now()).await?;
             found.extend(stalled.into_iter().map(|(run, owner, seq)| (run, (owner, seq))));
         }
+        let full: HashSet<&OwnerId> = owners.iter().filter(|owner| is_full(&found, owner)).collect();
         for (run, (owner, last_seq)) in found.iter().filter(|(run, _)| !silent.contains_key(run)) {
             self.tell_stall(*run, owner, *last_seq, true).await?;
         }
-        for (run, (owner, last_seq)) in silent.iter().filter(|(run, _)| !found.contains_key(run)) {
+        let heard = silent.iter().filter(|(run, _)| !found.contains_key(run));
+        // Of an owner with more than are looked for, one that is missing may be silent as before.
+        for (run, (owner, last_seq)) in heard.filter(|(_, (owner, _))| !full.contains(owner)) {
             self.tell_stall(*run, owner, *last_seq, false).await?;
         }
         *silent = found;
@@ -67,4 +73,9 @@ impl Timeline {
         }
         Ok(())
     }
+}
+
+/// Whether there may be more silent runs of an owner than were looked for.
+fn is_full(found: &Silent, owner: &OwnerId) -> bool {
+    found.values().filter(|(of, _)| of == owner).nth(STALLED_OWN_ROWS as usize - 1).is_some()
 }

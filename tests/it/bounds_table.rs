@@ -212,7 +212,7 @@ fn reads() -> Rows {
             vec![n(SUBSCRIPTIONS_MAX), format!("{} characters", n(SUBSCRIPTION_NAME_CHARS_MAX))],
         ),
         ("frames kept for a reader that is behind", vec![n(BUS_FRAMES_DEFAULT), bytes(BUS_OWN_BYTES_MAX)]),
-        ("stalled runs that readers are told of", vec![s(STALL_SWEEP_MS), n(STALLED_ROWS)]),
+        ("stalled runs that readers are told of", vec![s(STALL_SWEEP_MS), n(STALLED_OWN_ROWS)]),
         ("silence before a ping", vec![s(PING_MS)]),
         (
             "wait before reconnecting",

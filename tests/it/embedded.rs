@@ -336,3 +336,21 @@ async fn a_query_over_http_reads_the_database_as_a_login_that_can_do_nothing_els
     }
     stop(served).await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_query_that_wants_more_memory_than_it_may_have_fails_alone() {
+    let data_dir = DataDir::new().await;
+    let (served, api, _) = start(data_dir.path()).await;
+    let before = postmaster(data_dir.path());
+    let long = "x".repeat(30_000);
+    let greedy = format!("select replace(t, 'x', t), replace(t, 'x', t) from (values ('{long}')) as v (t)");
+    let failed = api.post("/api/sql", json!({ "query": greedy })).await.refused(422, "query_failed");
+    assert_eq!(failed["sqlstate"], "53200", "{failed}");
+    assert_eq!(api.post("/api/sql", json!({ "query": "select 1" })).await.expect(200)["rows"], json!([[1]]));
+    api.create(json!({})).await;
+    assert_eq!(postmaster(data_dir.path()), before);
+    let log = std::fs::read_to_string(data_dir.path().join("postgres.log")).unwrap();
+    assert!(!log.contains("terminated by signal"), "{log}");
+    stop(served).await;
+}

@@ -129,6 +129,29 @@ async fn costs_follow_the_prices_of_a_server_that_starts_with_others() {
 }
 
 #[tokio::test]
+async fn two_servers_that_compute_a_cost_anew_at_once_move_the_sum_once() {
+    let first = Server::start().await;
+    let run = first.create(json!({})).await;
+    first.emit(&run, json!([said("at-home", &json!({ "input_tokens": 1000 }))])).await;
+    let seq = first.db.number("select seq from store.model_call").await;
+    let second = setup().on(&first.db).start().await;
+    let mut holder = first.db.connect().await;
+    sqlx::raw_sql("begin; select from store.model_call for update").execute(&mut holder).await.unwrap();
+    let costs = [(run.parse().unwrap(), seq, Some(2.0))];
+    let [one, other] = [&first, &second].map(|server| server.inner.timeline.store().model_calls().reprice(&costs));
+    let waiting =
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    let let_go = async {
+        first.db.until_number("both to wait", waiting, 2).await;
+        sqlx::raw_sql("rollback").execute(&mut holder).await.unwrap();
+    };
+    let (one, other, ()) = tokio::join!(one, other, let_go);
+    one.and(other).unwrap();
+    let usage = usage_of(&first, &run).await;
+    assert_eq!((&usage["cost_usd"], &usage["is_partial"]), (&json!(2.0), &json!(false)));
+}
+
+#[tokio::test]
 async fn calls_come_and_go_with_their_runs() {
     let server = Server::start().await;
     let run = server.create(json!({})).await;

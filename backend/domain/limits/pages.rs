@@ -13,8 +13,8 @@ pub const TITLE_PART_CHARS_MAX: usize = 400;
 pub const SEQS_MAX: usize = 1_000;
 /// Interval between two looks for runs that have fallen silent, milliseconds.
 pub const STALL_SWEEP_MS: u64 = 2_000;
-/// Silent runs of the readers' owners that are known at a time.
-pub const STALLED_ROWS: i64 = 10_000;
+/// Silent runs of one owner that are known at a time.
+pub const STALLED_OWN_ROWS: i64 = 1_000;
 /// Most runs that wait for executors, or are executed, that a list of agents counts.
 pub const QUEUED_COUNTED_MAX: i64 = 10_000;
 /// Most leases in a list of agents.

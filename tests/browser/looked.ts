@@ -117,7 +117,10 @@ export const looked: readonly Looked[] = [
   {
     name: "run-failed",
     path: ({ failed }) => `/runs/${failed}?fold=1`,
-    ready: (page) => expect(page.getByRole("region", { name: "Why it failed" })).toContainText("gave up"),
+    ready: async (page) => {
+      await ended(page);
+      await expect(page.getByRole("region", { name: "Why it failed" })).toContainText("gave up");
+    },
   },
   {
     name: "run-asking",
@@ -172,7 +175,15 @@ export const looked: readonly Looked[] = [
     path: () => "/threads/weekend?tab=checkpoints&checkpoint=1f0c0002",
     ready: (page) => expect(page.getByRole("button", { name: "Fork from here" })).toBeVisible(),
   },
-  { name: "inbox", isShown: true, path: () => "/inbox", ready: (page) => expect(page.locator("[data-card]")).toHaveCount(2) },
+  {
+    name: "inbox",
+    isShown: true,
+    path: () => "/inbox",
+    ready: async (page) => {
+      await expectState(page, "live");
+      await expect(page.locator("[data-card]")).toHaveCount(2);
+    },
+  },
   {
     name: "sessions",
     path: () => "/sessions",

@@ -19,6 +19,22 @@ test("the list of runs and a run are readable for everybody", async ({ page, ser
   expect(await violations(page)).toEqual([]);
 });
 
+test("the rows of a run do not move when what stands above them has come", async ({ page, server, producer }) => {
+  const run_id = await tripRun(producer, true);
+  await page.addInitScript(() => {
+    const told = window as unknown as { shifted: number };
+    told.shifted = 0;
+    new PerformanceObserver((seen) => {
+      for (const each of seen.getEntries()) told.shifted += (each as unknown as { value: number }).value;
+    }).observe({ type: "layout-shift", buffered: true });
+  });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expect(page.getByRole("region", { name: "The answer" })).toBeVisible();
+  await expect(page.getByRole("treegrid").getByRole("row", { name: /weather/ })).toBeVisible();
+  await expectState(page, "ended");
+  expect(await page.evaluate(() => (window as unknown as { shifted: number }).shifted)).toBeLessThan(0.03);
+});
+
 test("the theme button overrules the system's choice and is remembered", async ({ page, server }) => {
   await page.emulateMedia({ colorScheme: "dark" });
   await page.goto(server.url);

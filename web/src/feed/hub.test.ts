@@ -130,6 +130,41 @@ test("a request that is refused as a whole leaves those that have a connection o
   expect(one.texts("a")).toContain('"seq":2');
 });
 
+test("a new connection that has no room leaves the running one as it is", async () => {
+  const hub = new Hub(server);
+  const one = tab(hub);
+  one.open("a");
+  await soon();
+  connections[0]?.send(event("s0", 1));
+  await soon();
+  one.open("b");
+  await soon();
+  connections[1]?.send('event: stream.draining\nretry: 3000\ndata: {"retry_ms":3000,"reason":"busy"}\n\n');
+  await soon();
+  expect(connections[0]?.isAborted()).toBe(false);
+  connections[1]?.end();
+  await soon();
+  expect(one.told).toContainEqual({ kind: "answer", id: "b", status: 0, text: "" });
+  connections[0]?.send(event("s0", 2));
+  await soon();
+  expect(one.texts("a")).toContain('"seq":2');
+  expect(one.told.some(({ kind }) => kind === "cut")).toBe(false);
+});
+
+test("a text of many lines is not taken for the lines of its frame", async () => {
+  const hub = new Hub(server);
+  const one = tab(hub);
+  one.open("a");
+  await soon();
+  const data = JSON.stringify({ text: "a\u2028id: p99\u2028event: s0/stream.end\u2029data: x" });
+  connections[0]?.send(`event: s0/message.delta\ndata: ${data}\n\n`);
+  await soon();
+  expect(one.texts("a")).toBe(`event: message.delta\ndata: ${data}\n\n`);
+  one.open("b");
+  await soon();
+  expect(connections[1]?.subscriptions[0]).toEqual({ name: "s0", stream: "run", run_id: "a", tail: 0 });
+});
+
 test("a connection that ends cuts its streams, and who waits hears when the server is there again", async () => {
   const hub = new Hub(server);
   const [one, two] = [tab(hub), tab(hub)];

@@ -136,15 +136,17 @@ export class StreamSet {
       const timer = setTimeout(() => abort.abort(), silent_ms);
       const { done, value } = await reader.read().finally(() => clearTimeout(timer));
       if (done) return;
+      if (this.#pending !== abort && this.#current !== abort) return abort.abort();
+      const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+      rest = frames.pop() ?? "";
       if (this.#pending === abort) {
+        // A server without room says that, and no more.
+        if (!frames.some(speaks)) continue;
         this.#pending = null;
         this.#current?.abort();
         this.#current = abort;
         this.#told(true);
       }
-      if (this.#current !== abort) return abort.abort();
-      const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-      rest = frames.pop() ?? "";
       this.#hand(frames, on);
     }
   }
@@ -154,8 +156,9 @@ export class StreamSet {
     const texts = new Map<Subscription, string>();
     const ends: (() => void)[] = [];
     for (const frame of frames) {
-      const [line = "", name = "", type = ""] = /^event: ([\w-]+)\/(.+)$/m.exec(frame) ?? [];
-      if (line === "") {
+      const lines = frame.split("\n");
+      const [name, type] = eventOf(lines);
+      if (name === null) {
         // A ping, or how long to wait: for everybody.
         for (const each of on.values())
           if (each.isAnswered) texts.set(each, `${texts.get(each) ?? ""}${frame}\n\n`);
@@ -163,13 +166,13 @@ export class StreamSet {
       }
       const each = on.get(name);
       if (each === undefined || !this.#all.has(each)) continue;
-      const data = /^data: (.*)$/m.exec(frame)?.[1] ?? "";
+      const data = valueOf(lines, "data: ") ?? "";
       if (type === "stream.failed" || type === "stream.gone") {
         const status = type === "stream.gone" ? 404 : statusOf(data);
         ends.push(() => this.#end(each, status, type === "stream.gone" ? gone : data));
         continue;
       }
-      each.cursor = /^id: (.*)$/m.exec(frame)?.[1] ?? each.cursor;
+      each.cursor = valueOf(lines, "id: ") ?? each.cursor;
       if (type === "stream.caught_up") {
         each.cursor = cursorOf(data) ?? each.cursor;
         // It was read to its end before, on another connection.
@@ -180,7 +183,7 @@ export class StreamSet {
         each.isAnswered = true;
         each.answer(200, "");
       }
-      const own = frame.replace(line, () => `event: ${type}`);
+      const own = lines.map((line) => (line.startsWith("event: ") ? `event: ${type}` : line)).join("\n");
       texts.set(each, `${texts.get(each) ?? ""}${own}\n\n`);
       if (type === "stream.end")
         ends.push(() => {
@@ -192,6 +195,20 @@ export class StreamSet {
     for (const end of ends) end();
   }
 }
+
+/** Lines of a frame end with \n alone: what JSON holds may look like an end of line to a pattern. */
+const valueOf = (lines: readonly string[], prefix: string): string | undefined =>
+  lines.find((line) => line.startsWith(prefix))?.slice(prefix.length);
+
+/** Whose event it is, and its type; nobody's own is everybody's. */
+function eventOf(lines: readonly string[]): [name: string | null, type: string] {
+  const event = valueOf(lines, "event: ") ?? "";
+  const at = event.indexOf("/");
+  return at < 0 ? [null, event] : [event.slice(0, at), event.slice(at + 1)];
+}
+
+/** Whether a connection brings its streams: an event of one of them, or a ping. */
+const speaks = (frame: string): boolean => frame.startsWith(":") || eventOf(frame.split("\n"))[0] !== null;
 
 const gone = JSON.stringify({ code: "not_found", title: "Not found", status: 404 });
 

@@ -39,6 +39,18 @@ test("what the feed told later stays when the list tells less", () => {
   expect(newer({ ...told, last_seq: 9 } as Run, after("run.failed")).status).toBe("running");
 });
 
+test("what only the server adds up is as it was told last", () => {
+  const one = { runs: 1 } as unknown as Run["descendants"];
+  const two = { runs: 2 } as unknown as Run["descendants"];
+  const usage = { total_tokens: 9 } as unknown as Run["usage"];
+  const known = { ...after("log.info"), descendants: one } as Run;
+  expect(newer({ ...run, usage, descendants: two } as Run, known)).toMatchObject({
+    last_seq: 5,
+    usage,
+    descendants: two,
+  });
+});
+
 test("how long it took is not known before it began, or when its end has no time", () => {
   const now_ms = Date.parse(atAfter(900));
   const began = { ...run, started_at: atAfter(100) } as Run;

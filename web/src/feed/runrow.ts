@@ -36,9 +36,11 @@ export function runAfter(run: Run, event: RunEvent): Run | null {
 const earlier = (started_at: string | null, at: string) =>
   started_at !== null && at < started_at ? at : started_at;
 
-/** What is told of a run, and what was known of it: whichever has seen more of its log. */
+/** What is told of a run, and what was known of it: whichever has seen more of its log. Only the server adds up. */
 export const newer = (told: Run, known: Run | undefined): Run =>
-  known !== undefined && known.last_seq > told.last_seq ? { ...told, ...known } : told;
+  known !== undefined && known.last_seq > told.last_seq
+    ? { ...told, ...known, usage: told.usage ?? null, descendants: told.descendants ?? null }
+    : told;
 
 /** How it went, in a line: why it failed, or what came out. */
 export function lineOf(run: Run): string {

@@ -42,6 +42,10 @@ export const newer = (told: Run, known: Run | undefined): Run =>
     ? { ...told, ...known, usage: told.usage ?? null, descendants: told.descendants ?? null }
     : told;
 
+/** Whether it stands below another where the newest is first; of one time, the server goes by the id. */
+export const isBelow = (run: Run, other: Run): boolean =>
+  run.created_at === other.created_at ? run.run_id < other.run_id : run.created_at < other.created_at;
+
 /** How it went, in a line: why it failed, or what came out. */
 export function lineOf(run: Run): string {
   const told = run.excerpt?.text ?? "";

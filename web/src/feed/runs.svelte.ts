@@ -17,7 +17,7 @@ import { runs } from "../api/client";
 import { descendantsOf } from "./descendants";
 import { follow, type Following } from "./follower";
 import { hear } from "./hear";
-import { newer, placeOf, runAfter } from "./runrow";
+import { isBelow, newer, placeOf, runAfter } from "./runrow";
 
 /** By then the server has looked for silent runs. */
 const stalled_ms = 5_000;
@@ -337,7 +337,7 @@ export class RunsStore {
       // A fresh first page before the older pages that were already opened.
       const last = fresh.at(-1);
       const isWhole = last === undefined || next_cursor === null;
-      const older = isWhole ? [] : this.runs.filter((run) => run.created_at < last.created_at);
+      const older = isWhole ? [] : this.runs.filter((run) => isBelow(run, last) && this.#isWanted(run));
       this.runs = [...fresh, ...older];
       if (older.length === 0) this.next_cursor = next_cursor;
     } else {
@@ -345,6 +345,12 @@ export class RunsStore {
       this.runs = this.runs.map((run) => told.get(run.run_id) ?? run);
       for (const run of added) this.#moved.add(run.run_id);
     }
+  }
+
+  /** Whether it is still of the status that is asked for, as far as is known. */
+  #isWanted(run: Run): boolean {
+    const { status } = this.#query;
+    return !status || (this.#changes.get(run.run_id) ?? run).status === status;
   }
 
   #refused(error: unknown): void {

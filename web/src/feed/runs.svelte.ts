@@ -28,7 +28,7 @@ const lag_ms = 2_000;
 /** Between two looks at the list is so many times as long as one takes. */
 const rest = 4;
 const page_runs = 50;
-const early_max = 10_000;
+const early_chars_max = 4_000_000;
 
 export interface KeptRuns {
   runs: readonly Run[];
@@ -70,6 +70,7 @@ export class RunsStore {
   #looking: ReturnType<typeof setTimeout> | null = null;
   /** Events of runs that are not on the page, kept while a list is on its way that may bring them. */
   #early: RunEvent[] = [];
+  #early_chars = 0;
   #lists = 0;
   /** Moves with the query, so that an answer to an older one is dropped. */
   #listings = 0;
@@ -175,7 +176,7 @@ export class RunsStore {
     if (connection.state === "failed") this.problem = connection.error.problem;
   }
 
-  #take({ event }: Received): void {
+  #take({ event, data }: Received): void {
     // After a (re)connect the list is read once the feed stands at its end.
     if (event.type === "stream.caught_up" || event.type === "stream.gap") {
       this.#lookAgain();
@@ -187,7 +188,7 @@ export class RunsStore {
     const status = statusAfter(event.type);
     if (status !== null) this.#turns += 1;
     const run = this.#changes.get(event.run_id) ?? this.#byId.get(event.run_id);
-    if (run === undefined) return this.#takeUnknown(event);
+    if (run === undefined) return this.#takeUnknown(event, data.length);
     const next = runAfter(run, event);
     if (next === null) return;
     this.#changes.set(event.run_id, next);
@@ -210,9 +211,11 @@ export class RunsStore {
   }
 
   /** An event of a run that is not on this page: only a new run, or one whose status moved, may belong here. */
-  #takeUnknown(event: RunEvent): void {
-    if ((this.#lists > 0 || this.#relisting !== null) && this.#early.length < early_max)
-      this.#early.push(event);
+  #takeUnknown(event: RunEvent, chars: number): void {
+    if (this.#lists > 0 || this.#relisting !== null) {
+      this.#early_chars += chars;
+      if (this.#early_chars <= early_chars_max) this.#early.push(event);
+    }
     const isNew = event.type === "run.created";
     if (!isNew && !this.#isLive && this.#query["sort"] === "updated") this.#moved.add(event.run_id);
     if (statusAfter(event.type) === null) return;
@@ -361,7 +364,10 @@ export class RunsStore {
 
   #takeEarly(): void {
     const early = this.#early;
+    // What there was no room for is in the next list.
+    if (this.#early_chars > early_chars_max) this.#relist(relist_ms);
     this.#early = [];
+    this.#early_chars = 0;
     for (const event of early) {
       const run = this.#changes.get(event.run_id) ?? this.#byId.get(event.run_id);
       const next = run === undefined ? null : runAfter(run, event);

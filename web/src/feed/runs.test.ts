@@ -71,3 +71,14 @@ test("a run on a later page leaves a list of one status when its status changes"
   await answer(page([run("d"), run("c")], "more"));
   expect(ids(list)).toBe("dca");
 });
+
+test("of runs that a list may bring so many characters are kept, and what was too much is in the next list", async () => {
+  const { store: list, tell, answer } = await store();
+  const payload = { text: "x".repeat(60_000) };
+  for (let seq = 2; seq < 100; seq += 1) tell("a", event(seq, "log.info", { payload }));
+  await answer(page([run("a")]));
+  expect(list.runs[0]?.last_seq).toBeLessThan(80);
+  await vi.advanceTimersByTimeAsync(5_000);
+  await answer(page([run("a", { last_seq: 99 })]));
+  expect(list.runs[0]?.last_seq).toBe(99);
+});

@@ -8,13 +8,16 @@ const again_ms = 2_000;
 export class RunCounts {
   answer = $state.raw<Histogram | null>(null);
   #query: Query | null = null;
-  #abort = new AbortController();
+  #running: AbortController | null = null;
+  /** Whether something happened while it was counted. */
+  #isBehind = false;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #looked_ms = -Infinity;
 
   ask(query: Query): void {
     if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
     this.#query = query;
+    this.#running?.abort();
     void this.#count();
   }
 
@@ -27,26 +30,27 @@ export class RunCounts {
       if (document.visibilityState === "hidden") {
         this.#looked_ms = Date.now();
         this.touch();
-      } else void this.#count();
+      } else if (this.#running !== null) this.#isBehind = true;
+      else void this.#count();
     }, wait_ms);
   }
 
   stop(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#abort.abort();
+    this.#running?.abort();
+    this.#query = null;
   }
 
   async #count(): Promise<void> {
     if (this.#query === null) return;
     this.#looked_ms = Date.now();
-    this.#abort.abort();
-    this.#abort = new AbortController();
-    const { signal } = this.#abort;
-    try {
-      this.answer = await histogramOf(this.#query, signal);
-    } catch {
-      // The list says what is wrong; a picture of something else would be wrong too.
-      if (!signal.aborted) this.answer = null;
-    }
+    const abort = (this.#running = new AbortController());
+    const answer = await histogramOf(this.#query, abort.signal).catch(() => null);
+    if (abort.signal.aborted) return;
+    // The list says what is wrong; a picture of something else would be wrong too.
+    this.answer = answer;
+    this.#running = null;
+    if (this.#isBehind) this.touch();
+    this.#isBehind = false;
   }
 }

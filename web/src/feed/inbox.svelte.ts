@@ -17,7 +17,9 @@ class Inbox {
   /** Told of each question that was not there at the last look. */
   onnew: ((asked: OpenInterrupt) => void) | null = null;
   #timer: ReturnType<typeof setTimeout> | null = null;
-  #abort = new AbortController();
+  #running: AbortController | null = null;
+  /** Whether it is to be looked at once more after the look that is on its way. */
+  #isBehind = false;
 
   /** An event that some page's stream brought. */
   hear(type: string): void {
@@ -35,7 +37,8 @@ class Inbox {
 
   /** Another person may see others. */
   forget(): void {
-    this.#abort.abort();
+    this.#running?.abort();
+    this.#running = null;
     this.list = [];
     this.loaded = false;
     this.look();
@@ -62,21 +65,31 @@ class Inbox {
   }
 
   async #look(): Promise<void> {
-    this.#abort.abort();
-    this.#abort = new AbortController();
-    const { signal } = this.#abort;
-    try {
-      const { interrupts, isMore } = await openInterrupts(signal);
-      const known = new Set(this.list.map(keyOf));
-      const fresh = this.loaded ? interrupts.filter((each) => !known.has(keyOf(each))) : [];
-      this.list = interrupts;
-      this.isMore = isMore;
-      this.loaded = true;
-      this.problem = null;
-      for (const each of fresh) this.onnew?.(each);
-    } catch (error) {
-      if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
+    if (this.#running !== null) {
+      this.#isBehind = true;
+      return;
     }
+    const abort = (this.#running = new AbortController());
+    try {
+      const { interrupts, isMore } = await openInterrupts(abort.signal);
+      if (!abort.signal.aborted) this.#put(interrupts, isMore);
+    } catch (error) {
+      if (error instanceof RunreelError && !abort.signal.aborted) this.problem = error.problem;
+    }
+    if (this.#running !== abort) return;
+    this.#running = null;
+    if (this.#isBehind) this.look(soon_ms);
+    this.#isBehind = false;
+  }
+
+  #put(interrupts: OpenInterrupt[], isMore: boolean): void {
+    const known = new Set(this.list.map(keyOf));
+    const fresh = this.loaded ? interrupts.filter((each) => !known.has(keyOf(each))) : [];
+    this.list = interrupts;
+    this.isMore = isMore;
+    this.loaded = true;
+    this.problem = null;
+    for (const each of fresh) this.onnew?.(each);
   }
 }
 

@@ -52,16 +52,19 @@ export class FoldedRows {
     return { at, count, isOpen: count > 0 && this.#isOpen(at) };
   }
 
-  /** The entry that shows the row. */
+  /** The entry that shows the row; -1 for a row that is not shown. */
   indexOf(at: number): number {
-    let low = 0;
-    let high = this.#ats.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#ats[middle] as number) <= at) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
+    const indices = this.#indices;
+    if (indices !== null && indices[placeIn(indices, at)] !== at) return -1;
+    return placeIn(this.#ats, at + 1) - 1;
+  }
+
+  /** What a stretch stands for, so many at most. */
+  rowsOf({ at, count }: Entry, most: number): EventRow[] {
+    const indices = this.#indices;
+    if (indices === null) return this.#rows?.slice(at, at + Math.min(count, most)) ?? [];
+    const place = placeIn(indices, at);
+    return indices.slice(place, place + Math.min(count, most)).map((each) => this.#rows?.[each] as EventRow);
   }
 
   #isOpen(at: number): boolean {
@@ -90,4 +93,16 @@ export class FoldedRows {
     this.#ats.push(at);
     this.#counts.push(0);
   }
+}
+
+/** Where the first of these that is not below `least` stands. */
+function placeIn(ascending: readonly number[], least: number): number {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((ascending[middle] as number) < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -44,6 +44,19 @@ describe("the log, folded", () => {
     expect(folded.indexOf(1)).toBe(2);
   });
 
+  test("a stretch stands for what is shown of it, and not for what is hidden in between", () => {
+    const rows = rowsOf(["run.created", "log.info", "cache.hit", "log.info", "cache.hit", "step.started"]);
+    const folded = new FoldedRows();
+    folded.update(rows, [0, 1, 3, 5], none);
+    expect(entries(folded)).toEqual([0, "1×3"]);
+    expect([0, 1, 2, 3, 4, 5].map((at) => folded.indexOf(at))).toEqual([0, 1, -1, 1, -1, 1]);
+    const types = (most: number) => folded.rowsOf(folded.at(1), most).map(({ type }) => type);
+    expect(types(9)).toEqual(["log.info", "log.info", "step.started"]);
+    expect(types(2)).toEqual(["log.info", "log.info"]);
+    folded.update(rows, [0, 1, 3, 5], new Set([2]));
+    expect([0, 1, 2, 3, 4, 5].map((at) => folded.indexOf(at))).toEqual([0, 2, -1, 3, -1, 4]);
+  });
+
   test("entries that grow with the log are those of the whole log", () => {
     const types = fc.array(fc.constantFrom("log.info", "tool.started", "log.warn", "step.started"), {
       maxLength: 60,

@@ -20,6 +20,8 @@ type Hear = (asked: Asked) => void;
 /** Read so far ahead of its reader; and told to the hub in such portions. */
 const ahead_bytes = 1_000_000;
 const told_chars = 100_000;
+/** As long as a stream waits for its connection. */
+const silent_ms = 25_000;
 
 /** Browsers allow six HTTP/1.1 connections to a server: all tabs together have one for their streams. */
 class Shared {
@@ -85,9 +87,21 @@ class Shared {
     const type = import.meta.env.DEV ? "module" : "classic";
     const worker = new SharedWorker(trusted(workerUrl), { name: "runreel-stream", type });
     const { port } = worker;
-    port.onmessage = ({ data }: MessageEvent<Said>) => this.#hear(data);
+    let silence: ReturnType<typeof setTimeout> | undefined;
+    const heard = () => {
+      clearTimeout(silence);
+      silence = undefined;
+    };
+    port.onmessage = ({ data }: MessageEvent<Said>) => {
+      heard();
+      this.#hear(data);
+    };
+    const lost = () => {
+      heard();
+      this.#lost(new TypeError("no worker"));
+    };
     // Its file could not be loaded: the server is away, mostly.
-    worker.onerror = () => this.#lost(new TypeError("no worker"));
+    worker.onerror = lost;
     if ("locks" in navigator) {
       const lock = `runreel-tab-${crypto.randomUUID()}`;
       void navigator.locks.request(lock, () => {
@@ -95,7 +109,16 @@ class Shared {
         return new Promise<never>(() => undefined);
       });
     }
-    return (asked) => port.postMessage(asked);
+    return (asked) => {
+      port.postMessage(asked);
+      if (asked.kind === "bye") heard();
+      if (asked.kind !== "open") return;
+      // One that died says nothing. If it only had nothing to say, the same one is joined anew.
+      silence ??= setTimeout(() => {
+        port.postMessage({ kind: "bye" });
+        lost();
+      }, silent_ms);
+    };
   }
 
   #hear(said: Said): void {

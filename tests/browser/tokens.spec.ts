@@ -187,6 +187,44 @@ test("a token is remembered for later tabs when its person says so", async ({ pa
   await expect(third.getByRole("heading", { name: "No runs yet" })).toBeVisible();
 });
 
+test("a tab follows the token that all remember, and a token of one tab is no other tab's", async ({
+  page,
+  context,
+  server,
+}) => {
+  const headers = { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` };
+  const body = JSON.stringify({ title: "Alice's run" });
+  expect((await fetch(`${server.url}/api/runs`, { method: "POST", headers, body })).status).toBe(201);
+  const asked = () => page.evaluate(() => localStorage.getItem("runreel.sql.history"));
+  await page.goto(server.url);
+  await page.getByRole("checkbox", { name: /^Remember/ }).check();
+  await signIn(page, signed("alice"));
+  await expect(page.getByText("Alice's run")).toBeVisible();
+  await page.goto(`${server.url}/sql`);
+  await page.getByLabel("Query").fill("select 'of alice' as words");
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await expect(page.locator("[data-rows]")).toBeVisible();
+  expect(await asked()).toContain("of alice");
+  await page.goto(server.url);
+
+  const second = await context.newPage();
+  await second.goto(server.url);
+  await expect(second.getByText("Alice's run")).toBeVisible();
+  await second.getByRole("button", { name: "Token set" }).click();
+  await second.getByRole("checkbox", { name: /^Remember/ }).uncheck();
+  await signIn(second, signed("bob"));
+  await expect(second.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  await page.reload();
+  await expect(page.getByText("Alice's run")).toBeVisible();
+
+  await second.getByRole("button", { name: "Token set" }).click();
+  await expect(second.getByRole("checkbox", { name: /^Remember/ })).not.toBeChecked();
+  await second.getByRole("checkbox", { name: /^Remember/ }).check();
+  await signIn(second, signed("bob"));
+  await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  expect(await asked()).toBe("[]");
+});
+
 test("another token closes the streams that the one before had opened", async ({ page, server }) => {
   const open = async () => {
     const text = await (await fetch(`${server.url}/metrics`)).text();

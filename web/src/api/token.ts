@@ -16,23 +16,24 @@ export function readToken(): string | null {
   }
 }
 
+/** Whether the tab's token is the one of all tabs. */
 export function isRemembered(): boolean {
   try {
-    return localStorage.getItem(key) !== null;
+    return sessionStorage.getItem(key) === null && localStorage.getItem(key) !== null;
   } catch {
     return false;
   }
 }
 
-/** Keeps the token for this tab, or for all tabs of the browser until it is removed. */
+/** Keeps the token for this tab, or for all tabs of the browser until it is removed; what they remember stays else. */
 export function writeToken(token: string | null, isForAll = false): void {
-  memory = token;
+  memory = null;
   try {
     sessionStorage.removeItem(key);
-    localStorage.removeItem(key);
+    if (token === null || isForAll || localStorage.getItem(key) === token) localStorage.removeItem(key);
     if (token !== null) (isForAll ? localStorage : sessionStorage).setItem(key, token);
   } catch {
-    // `memory` has it.
+    memory = token;
   }
 }
 
@@ -40,11 +41,10 @@ export function writeToken(token: string | null, isForAll = false): void {
 export function takeToken(): void {
   const token = /^#token=([\w.~+/=-]+)$/.exec(location.hash)?.[1];
   if (token === undefined) return;
-  memory = token;
   try {
     sessionStorage.setItem(key, token);
   } catch {
-    // `memory` has it.
+    memory = token;
   }
   history.replaceState(history.state, "", location.pathname + location.search);
 }

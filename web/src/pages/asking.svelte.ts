@@ -1,13 +1,21 @@
+import { readToken } from "../api/token";
 import { onHear } from "../feed/hear";
 import { inbox } from "../feed/inbox.svelte";
 import { router } from "./router.svelte";
+import { askedBefore } from "./sqlhistory.svelte";
 import { browserTab } from "./tab.svelte";
+
+let token = readToken();
 
 /**
  * Keeps every page told of how much is asked over all runs: looked at when a page is opened, when the tab is seen
- * again, and when the page's own stream brings a question or an answer.
+ * again, and when the page's own stream brings a question or an answer. `changed` is called when another tab changed the
+ * token that all remember, and with it this tab's.
  */
-export function start(): void {
+export function start(changed: () => void): void {
+  addEventListener("storage", () => {
+    if (readToken() !== token) changed();
+  });
   onHear((type) => inbox.hear(type));
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") inbox.look();
@@ -29,5 +37,9 @@ export function start(): void {
   });
 }
 
-/** Another token may see others. */
-export const forget = (): void => inbox.forget();
+/** Another token is another person's, maybe. */
+export function forget(): void {
+  token = readToken();
+  inbox.forget();
+  askedBefore.clear();
+}

@@ -121,6 +121,14 @@ impl Bus {
         self.owners().keys().cloned().collect()
     }
 
+    /// What is subscribed to, and by whom.
+    pub fn topics(&self) -> Vec<(OwnerId, Topic)> {
+        let owners = self.owners();
+        let all =
+            owners.iter().flat_map(|(owner, topics)| topics.senders.keys().map(|topic| (owner.clone(), topic.clone())));
+        all.collect()
+    }
+
     /// Topics with subscribers.
     pub fn topics_count(&self) -> usize {
         self.owners().values().map(|topics| topics.senders.len()).sum()

@@ -4,6 +4,7 @@ mod agui;
 mod artifacts;
 mod chats;
 mod conversations;
+mod open;
 mod pages;
 mod prices;
 mod queries;
@@ -13,8 +14,8 @@ mod search;
 mod shares;
 
 pub use self::{
-    agui::*, artifacts::*, chats::*, conversations::*, pages::*, prices::*, queries::*, retention::*, saved::*,
-    search::*, shares::*,
+    agui::*, artifacts::*, chats::*, conversations::*, open::*, pages::*, prices::*, queries::*, retention::*,
+    saved::*, search::*, shares::*,
 };
 
 /// Largest request body, bytes.
@@ -75,18 +76,6 @@ pub const SUMS_MAX: usize = 1_000;
 pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
 /// How far from now the time inside a client-chosen run id may be, milliseconds.
 pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
-/// Longest text of one open span (the tokens of a message so far), bytes.
-pub const OPEN_TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Most open spans with text in one run.
-pub const OPEN_SPANS_MAX: usize = 256;
-/// Text of all open spans of one run, bytes.
-pub const OPEN_RUN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What an open span counts in addition to its text, bytes; this bounds how many there are.
-pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
-/// Open spans of the process, bytes; over it the least recently active run drops its texts.
-pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Pieces an open text is stored and read in, bytes: six times as much, if all of it is escaped, still fits a chunk.
-pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
 /// Events one commit takes at most (a single larger request is committed alone). Whoever emits while a commit is under

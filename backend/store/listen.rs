@@ -11,10 +11,13 @@ use super::{
 };
 use crate::domain::{
     cursor::FeedCursor,
-    limits::{EVENT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
+    id::RunId,
+    limits::{EVENT_PAGE_BYTES_MAX, NOTE_RUNS_MAX, READ_WAIT_MS_MAX},
 };
 
-const CHANNEL: &str = "runreel";
+pub(super) const CHANNEL: &str = "runreel";
+/// The word that begins a note of open texts after its sender; a note of commits has a cursor there.
+const TEXTS: &str = "texts";
 
 /// The sending end: one connection of its own.
 #[derive(Debug)]
@@ -23,6 +26,26 @@ pub struct Notifier(PgConnection);
 /// The receiving end.
 #[derive(Debug)]
 pub struct Notifications(PgListener);
+
+/// What is heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Another process has committed.
+    Commits,
+    /// Another process has saved open texts of these runs.
+    Texts(Vec<RunId>),
+    /// The connection was renewed; some may have been missed.
+    Renewed,
+}
+
+/// The notes that a process has saved open texts of these runs, each as long as Postgres permits.
+pub(crate) fn notes_of_texts(process: &str, runs: &[RunId]) -> Vec<String> {
+    let note = |runs: &[RunId]| {
+        let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
+        format!("{process} {TEXTS} {}", runs.join(","))
+    };
+    runs.chunks(NOTE_RUNS_MAX).map(note).collect()
+}
 
 impl Store {
     pub async fn notifier(&self) -> Result<Notifier, Error> {
@@ -74,14 +97,18 @@ impl Notifier {
 }
 
 impl Notifications {
-    /// Waits for another process's notification; `None`: the connection was renewed, some may have been missed.
-    pub async fn hear(&mut self, own_process: &str) -> Result<Option<()>, Error> {
+    /// Waits for another process's notification.
+    pub async fn hear(&mut self, own_process: &str) -> Result<Heard, Error> {
         loop {
-            match self.0.try_recv().await? {
-                None => return Ok(None),
-                Some(note) if note.payload().split(' ').next() == Some(own_process) => {}
-                Some(_) => return Ok(Some(())),
+            let Some(note) = self.0.try_recv().await? else { return Ok(Heard::Renewed) };
+            let mut words = note.payload().split(' ');
+            if words.next() == Some(own_process) {
+                continue;
             }
+            return Ok(match (words.next(), words.next()) {
+                (Some(TEXTS), Some(runs)) => Heard::Texts(runs.split(',').filter_map(|run| run.parse().ok()).collect()),
+                _ => Heard::Commits,
+            });
         }
     }
 }

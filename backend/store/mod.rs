@@ -37,6 +37,7 @@ pub mod listen;
 pub mod messages;
 pub mod model_calls;
 pub mod months;
+pub mod open_texts;
 pub mod outbox;
 pub mod page;
 pub mod pepper;

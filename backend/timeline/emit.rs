@@ -312,6 +312,6 @@ pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
 }
 
 /// The lane that writes a run, from the random part of the run's id.
-fn lane_of(run: RunId, lanes: usize) -> usize {
+pub(super) fn lane_of(run: RunId, lanes: usize) -> usize {
     (run.uuid().as_u128() as usize) % lanes
 }

@@ -72,6 +72,8 @@ pub struct Follower {
     ready: Vec<StreamItem>,
     /// What the items returned last keep in memory.
     held: Holding,
+    /// Whether open texts of other processes were asked for; from then on they come like all others.
+    has_asked: bool,
 }
 
 impl Timeline {
@@ -135,6 +137,7 @@ impl Timeline {
             ended: None,
             ready: Vec::new(),
             held: Holding::default(),
+            has_asked: false,
         }
     }
 }
@@ -224,6 +227,11 @@ impl Follower {
     /// Empties the queue, then goes live at a moment when no event can be missed.
     async fn go_live(&mut self) -> Vec<StreamItem> {
         self.held.page(&self.timeline.shared.replays, &self.owner).await;
+        if self.options.tokens && !self.has_asked && self.ended.is_none() {
+            let run = if let Scope::Run(context) = &self.scope { Some(context.run_id) } else { None };
+            self.timeline.shared.texts.ask(&self.owner, run).await;
+            self.has_asked = true;
+        }
         let mut progress = self.timeline.shared.gate.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Phase::GoLive {

@@ -11,7 +11,7 @@
 //! * [`Timeline::ready`] reports whether events can be stored.
 //!
 //! Start reading at [`emit`] (and [`artifacts`], for payloads that are too large), then [`plan`] (numbering, pure),
-//! [`writer`] (the lane), [`publish`] (the gate to the bus), [`relay`] (other processes) and [`follow`].
+//! [`writer`] (the lane), [`publish`] (the gate to the bus), [`relay`] and [`texts`] (other processes) and [`follow`].
 
 pub mod artifacts;
 mod cancel;
@@ -32,6 +32,7 @@ mod relay;
 pub mod resume;
 mod signal;
 mod stalls;
+mod texts;
 mod write_queue;
 mod writer;
 
@@ -40,7 +41,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::{emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Gate, write_queue::WriteQueue};
+use self::{
+    emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Gate, texts::Texts,
+    write_queue::WriteQueue,
+};
 use crate::{
     artifacts::Artifacts,
     bus::Bus,
@@ -48,7 +52,6 @@ use crate::{
     domain::{
         context::RunContext,
         cursor::RunCursor,
-        event::Recorded,
         history::Histories,
         id::{RunId, Seq},
         limits::{
@@ -58,7 +61,7 @@ use crate::{
         principal::OwnerId,
     },
     quota::Quota,
-    store::{self, Store, append::Appenders, events::PositionedEvent, runs::RunRecord},
+    store::{self, Store, append::Appenders, runs::RunRecord},
     supervise::Supervisor,
 };
 
@@ -88,6 +91,7 @@ struct Shared {
     store: Store,
     artifacts: Artifacts,
     gate: Gate,
+    texts: Texts,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<AppendRequest>>,
     /// Requests of principals that wait for the lanes.
@@ -123,7 +127,7 @@ impl Timeline {
     ) -> Result<Self, store::Error> {
         let marks = Marks::of(&settings.marks_dir, &store.artifacts().home().await?.simple().to_string());
         let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
-        let gate = Gate::new(settings.bus_frames, &standing.tail, standing.histories);
+        let gate = Gate::new(settings.bus_frames, &standing.tail, standing.histories, ids.uuid());
         let contexts = Contexts::new(store.clone());
         let health = Health::new(standing.tail.lanes().count());
         let forks = Forks {
@@ -146,7 +150,10 @@ impl Timeline {
         };
         let stop = supervisor.stop().clone();
         let lanes = standing.tail.lanes().map(|(lane, _)| start_lane(lane, &parts, &supervisor)).collect();
-        let relay = relay::Relay { forks, process: ids.uuid().simple().to_string() };
+        let process = ids.uuid().simple().to_string();
+        let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone());
+        texts.start(&supervisor);
+        let relay = relay::Relay { forks, texts: texts.clone(), process };
         supervisor.keep("relay, sending", {
             let (relay, wakeup, stop) = (relay.clone(), parts.wakeup.clone(), stop.clone());
             move || relay.clone().send_wakeups(wakeup.clone(), stop.clone())
@@ -164,6 +171,7 @@ impl Timeline {
             store,
             artifacts,
             gate,
+            texts,
             contexts,
             lanes,
             waiting: Quota::new(Semaphore::MAX_PERMITS, EMISSIONS_OWN_MAX),
@@ -315,11 +323,19 @@ impl Contexts {
         self.known.invalidate_all();
     }
 
-    /// Loads the contexts of these events' runs into the cache, as far as the runs exist.
-    async fn learn(&self, events: &[PositionedEvent]) -> Result<(), store::Error> {
-        let unknown = |event: &Recorded| self.known(event.run_id, &event.owner_id).is_none();
-        let mut missing: Vec<RunId> =
-            events.iter().filter(|(_, event)| unknown(event)).map(|(_, event)| event.run_id).collect();
+    /// Loads the contexts of these runs into the cache, as far as the runs exist and are these owners'.
+    async fn learn<'a>(&self, runs: impl Iterator<Item = (RunId, &'a str)>) -> Result<(), store::Error> {
+        let unknown = runs.filter(|(run, owner)| self.known(*run, owner).is_none());
+        self.load(unknown.map(|(run, _)| run).collect()).await
+    }
+
+    /// The contexts of these runs, whoever they belong to, as far as the runs exist.
+    async fn of_any(&self, runs: &[RunId]) -> Result<Vec<Arc<RunContext>>, store::Error> {
+        self.load(runs.iter().copied().filter(|run| !self.known.contains_key(run)).collect()).await?;
+        Ok(runs.iter().filter_map(|run| self.known.get(run)).collect())
+    }
+
+    async fn load(&self, mut missing: Vec<RunId>) -> Result<(), store::Error> {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {

@@ -3,24 +3,39 @@
 //! This fold, the text so far of each open span, makes tokens safe to join late. [`OpenTexts::add`] numbers each delta
 //! with the count of characters before it; its cost depends neither on the length of a text nor on how many there are.
 //!
+//! A text is of the process that receives its deltas, which saves it for the others ([`unsaved`]); a process with readers
+//! of the run has a copy ([`elsewhere`]), for which everything below holds as well.
+//!
 //! A reader that joins gets handles ([`OpenText`]) and reads the texts later, piece by piece. A text only grows, so the
 //! part that existed when a handle was made does not change. A text counts until nothing holds it any more, so slow
 //! readers hold no more than their principal may have. Over a bound, whole runs drop their texts: the least recently
 //! active run, of the principal or of all.
 
+mod elsewhere;
+mod text;
+mod unsaved;
+
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use chrono::{DateTime, Utc};
 use lru::LruCache;
+use uuid::Uuid;
 
+pub(super) use self::unsaved::Unsaved;
+use self::{
+    elsewhere::{Closings, Copied},
+    text::Text,
+    unsaved::{Queue, Saving},
+};
 use crate::{
     domain::{
         context::RunContext,
-        event::EventType,
+        event::{EventType, Recorded},
         id::{RunId, SpanId},
-        limits::{OPEN_OWN_BYTES_MAX, OPEN_PIECE_BYTES, OPEN_SPAN_BYTES, OPEN_TOTAL_BYTES_MAX},
+        limits::{OPEN_OWN_BYTES_MAX, OPEN_SPAN_BYTES, OPEN_TOTAL_BYTES_MAX},
         open::{Closes, Lengths, Overflow},
         principal::OwnerId,
     },
@@ -47,11 +62,17 @@ pub(super) struct OpenTexts {
     runs: LruCache<RunId, OpenRun>,
     /// The same runs by principal, in the same order.
     owners: HashMap<OwnerId, LruCache<RunId, ()>>,
+    unsaved: Queue,
+    /// What was closed since saved texts began to be read, while they are.
+    closings: Option<Closings>,
+    /// The ids of this process's texts: where they begin, and that of the text that began last.
+    text_ids: (u128, u128),
 }
 
 #[derive(Debug)]
 struct OpenRun {
     context: Arc<RunContext>,
+    /// Of the texts that are this process's own.
     lengths: Lengths,
     spans: BTreeMap<SpanId, OpenSpan>,
 }
@@ -59,119 +80,196 @@ struct OpenRun {
 #[derive(Debug)]
 struct OpenSpan {
     event_type: EventType,
+    parent_span_id: Option<SpanId>,
+    /// When the last delta was emitted.
+    at: DateTime<Utc>,
     text: Arc<Text>,
     bytes: usize,
     chars: usize,
+    origin: Origin,
 }
 
-/// A text that only grows, and its share of the quota.
+/// Whose text it is.
 #[derive(Debug)]
-struct Text(Mutex<(Vec<String>, Share)>);
+enum Origin {
+    /// This process receives its deltas.
+    Here(Saving),
+    /// Another one does, and this is a copy of what it saved.
+    Elsewhere(Copied),
+}
 
-impl Default for OpenTexts {
-    fn default() -> Self {
-        Self::new(OPEN_TOTAL_BYTES_MAX, OPEN_OWN_BYTES_MAX)
-    }
+/// What is added to a text.
+struct Piece<'a> {
+    event_type: &'a EventType,
+    parent_span_id: Option<&'a SpanId>,
+    at: DateTime<Utc>,
+    text: &'a str,
 }
 
 impl OpenTexts {
-    fn new(total_bytes_max: usize, own_bytes_max: usize) -> Self {
-        Self { quota: Quota::new(total_bytes_max, own_bytes_max), runs: LruCache::unbounded(), owners: HashMap::new() }
+    /// No texts; those of this process get ids from `first_id` on.
+    pub(super) fn new(first_id: Uuid) -> Self {
+        Self::bounded(first_id, OPEN_TOTAL_BYTES_MAX, OPEN_OWN_BYTES_MAX)
     }
 
-    /// The lengths of a run's open texts, and the bytes of this span's; `None` if the span is not open.
+    fn bounded(first_id: Uuid, total_bytes_max: usize, own_bytes_max: usize) -> Self {
+        Self {
+            quota: Quota::new(total_bytes_max, own_bytes_max),
+            runs: LruCache::unbounded(),
+            owners: HashMap::new(),
+            unsaved: Queue::default(),
+            closings: None,
+            text_ids: (first_id.as_u128(), first_id.as_u128()),
+        }
+    }
+
+    /// The lengths of a run's open texts that are this process's own, and the bytes of this span's; `None` if there is none.
     pub(super) fn lengths(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
-        self.runs.peek(&run).map_or_else(Default::default, |open| (open.lengths, open.bytes_of(span_id)))
+        self.runs.peek(&run).map_or_else(Default::default, |open| (open.lengths, open.own_bytes_of(span_id)))
     }
 
     /// Adds a delta and returns its offset: the number of characters of that span before it.
     pub(super) fn add(
         &mut self,
         context: &Arc<RunContext>,
-        event_type: &EventType,
+        event: &Recorded,
         span_id: &SpanId,
         text: &str,
     ) -> Result<usize, Overflow> {
         let run = context.run_id;
         let (mut lengths, so_far) = self.lengths(run, span_id);
         lengths.add(so_far, text.len())?;
-        self.touch(context);
+        if so_far.is_none() {
+            // What another process had of it is over: part of it may have been lost on the way.
+            self.drop_span(run, span_id);
+        }
+        let Some(share) = self.room(context, span_id, text.len()) else {
+            // Slow readers hold the whole quota: nothing is kept, and the next delta also starts at 0.
+            return Ok(0);
+        };
+        let (event_type, parent_span_id) = (&event.event_type, event.parent_span_id.as_ref());
+        let piece = Piece { event_type, parent_span_id, at: event.at, text };
+        self.text_ids.1 = self.text_ids.1.wrapping_add(1);
+        let own = Origin::Here(Saving::of(Uuid::from_u128(self.text_ids.1)));
+        let offset = self.keep(context, span_id, &piece, share, own);
+        self.wait_to_be_saved(context, span_id);
+        Ok(offset)
+    }
+
+    /// Makes room for this many bytes more of a span, and marks its run as active.
+    fn room(&mut self, context: &RunContext, span_id: &SpanId, bytes: usize) -> Option<Share> {
+        let (run, owner) = (context.run_id, &context.owner_id);
+        self.runs.promote(&run);
+        if let Some(runs) = self.owners.get_mut(owner) {
+            runs.promote(&run);
+        }
         loop {
-            let open = self.runs.peek(&run);
-            let is_new = open.is_none_or(|open| !open.spans.contains_key(span_id));
-            let weight = text.len() + if is_new { OPEN_SPAN_BYTES + span_id.as_str().len() } else { 0 };
-            let taken = self.quota.try_take(&context.owner_id, u32::try_from(weight).unwrap_or(u32::MAX));
-            let forgotten = match taken {
-                Ok(share) => return Ok(self.keep(context, event_type, span_id, text, share)),
-                Err(Full::Own) => self.forget_quietest_of(&context.owner_id),
+            let is_new = self.span(run, span_id).is_none();
+            let weight = bytes + if is_new { OPEN_SPAN_BYTES + span_id.as_str().len() } else { 0 };
+            let forgotten = match self.quota.try_take(owner, u32::try_from(weight).unwrap_or(u32::MAX)) {
+                Ok(share) => return Some(share),
+                Err(Full::Own) => self.forget_quietest_of(owner),
                 Err(Full::All) => self.forget_quietest(),
             };
             if !forgotten {
-                // Slow readers hold the whole quota: nothing is kept, and the next delta also starts at 0.
-                return Ok(0);
+                return None;
             }
         }
     }
 
-    fn touch(&mut self, context: &RunContext) {
-        self.runs.promote(&context.run_id);
-        if let Some(runs) = self.owners.get_mut(&context.owner_id) {
-            runs.promote(&context.run_id);
-        }
-    }
-
+    /// Adds a piece to a span, which begins with `origin` if it is new; returns the number of characters before it.
     fn keep(
         &mut self,
         context: &Arc<RunContext>,
-        event_type: &EventType,
         span_id: &SpanId,
-        text: &str,
+        piece: &Piece<'_>,
         share: Share,
+        origin: Origin,
     ) -> usize {
         let open = self.runs.get_or_insert_mut(context.run_id, || OpenRun {
             context: Arc::clone(context),
             lengths: Lengths::default(),
             spans: BTreeMap::new(),
         });
-        let chars = text.chars().count();
-        let offset = if let Some(span) = open.spans.get_mut(span_id) {
-            span.text.push(text, Some(share));
-            span.bytes += text.len();
-            span.chars += chars;
-            span.chars - chars
+        let chars = piece.text.chars().count();
+        if let Some(span) = open.spans.get_mut(span_id) {
+            span.text.push(piece.text, Some(share));
+            (span.bytes, span.chars, span.at) = (span.bytes + piece.text.len(), span.chars + chars, piece.at);
         } else {
-            let kept = Text(Mutex::new((Vec::new(), share)));
-            kept.push(text, None);
-            let span = OpenSpan { event_type: event_type.clone(), text: Arc::new(kept), bytes: text.len(), chars };
+            open.lengths.spans += usize::from(matches!(origin, Origin::Here(_)));
+            let text = Text::new(share);
+            text.push(piece.text, None);
+            let span = OpenSpan {
+                event_type: piece.event_type.clone(),
+                parent_span_id: piece.parent_span_id.cloned(),
+                at: piece.at,
+                text: Arc::new(text),
+                bytes: piece.text.len(),
+                chars,
+                origin,
+            };
             open.spans.insert(span_id.clone(), span);
-            open.lengths.spans += 1;
-            0
-        };
-        open.lengths.bytes += text.len();
+        }
+        let span = &open.spans[span_id];
+        if matches!(span.origin, Origin::Here(_)) {
+            open.lengths.bytes += piece.text.len();
+        }
         let runs = self.owners.entry(context.owner_id.clone()).or_insert_with(LruCache::unbounded);
         runs.put(context.run_id, ());
-        offset
+        span.chars - chars
+    }
+
+    /// Whether a text began in this process; if it is not open, it is over.
+    fn is_own(&self, text_id: Uuid) -> bool {
+        let (first, last) = self.text_ids;
+        text_id.as_u128().wrapping_sub(first) <= last.wrapping_sub(first)
+    }
+
+    fn span(&self, run: RunId, span_id: &SpanId) -> Option<&OpenSpan> {
+        self.runs.peek(&run)?.spans.get(span_id)
+    }
+
+    fn span_mut(&mut self, run: RunId, span_id: &SpanId) -> Option<&mut OpenSpan> {
+        self.runs.peek_mut(&run)?.spans.get_mut(span_id)
     }
 
     /// Drops what a durable event closes.
     pub(super) fn close(&mut self, run: RunId, event_type: &EventType, span_id: Option<&SpanId>) {
-        match Closes::of(event_type, span_id) {
+        let closes = Closes::of(event_type, span_id);
+        if let Some(closings) = &mut self.closings {
+            closings.note(run, closes);
+        }
+        match closes {
             Closes::Nothing => {}
-            Closes::Run => _ = self.forget(run),
-            Closes::Span(span_id) => {
-                let Some(open) = self.runs.peek_mut(&run) else { return };
-                if let Some(span) = open.spans.remove(span_id) {
-                    open.lengths.close(span.bytes);
-                }
-                if open.spans.is_empty() {
-                    self.forget(run);
-                }
+            Closes::Run => {
+                self.note_copies_over(run, |_| true);
+                self.forget(run);
             }
+            Closes::Span(span_id) => {
+                self.note_copies_over(run, |copied| copied == span_id);
+                self.drop_span(run, span_id);
+            }
+        }
+    }
+
+    fn drop_span(&mut self, run: RunId, span_id: &SpanId) {
+        let Some(open) = self.runs.peek_mut(&run) else { return };
+        if let Some(span) = open.spans.remove(span_id) {
+            if matches!(span.origin, Origin::Here(_)) {
+                open.lengths.close(span.bytes);
+            }
+            self.unsaved.note_over(&open.context, span_id, &span.origin);
+        }
+        if open.spans.is_empty() {
+            self.forget(run);
         }
     }
 
     fn forget(&mut self, run: RunId) -> bool {
         let Some(open) = self.runs.pop(&run) else { return false };
+        for (span_id, span) in &open.spans {
+            self.unsaved.note_over(&open.context, span_id, &span.origin);
+        }
         let owner = &open.context.owner_id;
         if let Some(runs) = self.owners.get_mut(owner) {
             runs.pop(&run);
@@ -194,8 +292,10 @@ impl OpenTexts {
 
     /// Drops all texts.
     pub(super) fn clear(&mut self) {
-        self.runs.clear();
-        self.owners.clear();
+        if let Some(closings) = &mut self.closings {
+            closings.note_all();
+        }
+        while self.forget_quietest() {}
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -211,8 +311,9 @@ impl OpenTexts {
 }
 
 impl OpenRun {
-    fn bytes_of(&self, span_id: &SpanId) -> Option<usize> {
-        self.spans.get(span_id).map(|span| span.bytes)
+    fn own_bytes_of(&self, span_id: &SpanId) -> Option<usize> {
+        let span = self.spans.get(span_id)?;
+        matches!(span.origin, Origin::Here(_)).then_some(span.bytes)
     }
 
     fn texts(&self) -> impl Iterator<Item = OpenText> {
@@ -228,7 +329,7 @@ impl OpenRun {
 }
 
 impl OpenText {
-    /// The text in pieces of at most [`OPEN_PIECE_BYTES`], read lazily.
+    /// The text in pieces of a bounded size, read lazily.
     pub fn pieces(&self) -> impl Iterator<Item = String> + Send + use<> {
         let (text, mut left) = (Arc::clone(&self.text), self.bytes);
         (0..).map_while(move |index| {
@@ -236,34 +337,6 @@ impl OpenText {
             left -= piece.len();
             Some(piece)
         })
-    }
-}
-
-impl Text {
-    fn push(&self, mut text: &str, more: Option<Share>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pieces, share) = &mut *kept;
-        if let Some(more) = more {
-            share.join(more);
-        }
-        while !text.is_empty() {
-            let room = pieces.last().map_or(0, |last| OPEN_PIECE_BYTES - last.len());
-            let (fits, rest) = text.split_at(text.floor_char_boundary(room));
-            match pieces.last_mut() {
-                Some(last) if !fits.is_empty() => last.push_str(fits),
-                _ => pieces.push(String::new()),
-            }
-            text = rest;
-        }
-    }
-
-    /// A piece, cut to the `left` bytes that remain of the text from there on.
-    fn piece(&self, index: usize, left: usize) -> Option<String> {
-        if left == 0 {
-            return None;
-        }
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.0.get(index).map(|piece| piece[..piece.len().min(left)].to_owned())
     }
 }
 

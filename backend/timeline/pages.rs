@@ -60,7 +60,7 @@ impl Timeline {
         histories: &Histories,
     ) -> Result<Vec<(LogPosition, Arc<Frame>)>, store::Error> {
         let contexts = &self.shared.contexts;
-        contexts.learn(&events).await?;
+        contexts.learn(events.iter().map(|(_, event)| (event.run_id, &*event.owner_id))).await?;
         let known = events.into_iter().filter_map(|(place, event)| {
             // A run without a head was deleted between the two reads, and its events too.
             let context = contexts.known(event.run_id, &event.owner_id)?;

@@ -7,9 +7,12 @@
 //! The gate also keeps the texts of open messages. A reader goes live under the same lock that publications take, so
 //! the text it gets and the deltas that follow fit exactly.
 
+mod texts;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use uuid::Uuid;
 
 use super::open::{OpenText, OpenTexts};
 use crate::{
@@ -79,18 +82,20 @@ pub(crate) struct Gate {
     turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
     progress: Arc<watch::Sender<()>>,
     run_changes: Arc<watch::Sender<()>>,
+    /// Notified when other processes are to be told of open texts.
+    unsaved: Arc<Notify>,
 }
 
 impl Gate {
-    /// A gate for which everything up to `tail` counts as published.
-    pub(crate) fn new(bus_frames: usize, tail: &FeedCursor, histories: Histories) -> Self {
+    /// A gate for which everything up to `tail` counts as published. Texts of this process get ids from `first_text` on.
+    pub(crate) fn new(bus_frames: usize, tail: &FeedCursor, histories: Histories, first_text: Uuid) -> Self {
         let (bus, to_bus) = Bus::new(bus_frames);
         let ended = tail.lanes().map(|_| Ended::NONE).collect();
         let state = GateState {
             bus: to_bus,
             published: tail.clone(),
             histories: Arc::new(histories),
-            open: OpenTexts::default(),
+            open: OpenTexts::new(first_text),
             ended,
         };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
@@ -100,6 +105,7 @@ impl Gate {
             turns: Arc::new(turns),
             progress: Arc::default(),
             run_changes: Arc::default(),
+            unsaved: Arc::default(),
         }
     }
 
@@ -148,6 +154,7 @@ impl Gate {
         state.histories = Arc::new(histories);
         state.open.clear();
         state.bus.reset();
+        self.note_unsaved(&state);
         drop(state);
         self.progress.send_replace(());
         self.run_changes.send_replace(());
@@ -202,20 +209,25 @@ impl Gate {
                 }
                 Publication::Delta(event, span_id, text) => {
                     // A full span was refused when the commit was planned.
-                    let Ok(offset) = state.open.add(&context, &event.event_type, &span_id, &text) else { continue };
-                    if self.bus.is_heard(context.run_id, &context.owner_id) {
-                        let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
-                        state.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
-                    }
+                    let Ok(offset) = state.open.add(&context, &event, &span_id, &text) else { continue };
+                    self.publish_delta(&state, context, event, offset);
                 }
             }
         }
         assert!(state.published.at(lane) <= up_to, "nothing beyond the piece was published");
         state.published.advance(lane, up_to);
+        self.note_unsaved(&state);
         drop(state);
         self.progress.send_replace(());
         if of_life {
             self.run_changes.send_replace(());
+        }
+    }
+
+    fn publish_delta(&self, state: &GateState, context: Arc<RunContext>, delta: Recorded, offset: usize) {
+        if self.bus.is_heard(context.run_id, &context.owner_id) {
+            let delta = Recorded { payload: with_offset(&delta.payload, offset), ..delta };
+            state.bus.publish(Frame::new(context, &delta, None, Tag::FIRST));
         }
     }
 
@@ -232,6 +244,7 @@ impl Gate {
         state.open.clear();
         state.ended[usize::from(lane)] = Ended::Any;
         state.bus.skip();
+        self.note_unsaved(&state);
         drop(state);
         self.progress.send_replace(());
         self.run_changes.send_replace(());
@@ -271,6 +284,7 @@ fn with_offset(payload: &Json, offset: usize) -> Json {
     debug_assert!(text.starts_with("{\"") && text.ends_with('}'), "the door admits deltas with a text only");
     Json::trusted(format!("{},\"offset\":{offset}}}", &text[..text.len() - 1]))
 }
+
 /// Whether there may be work to pick up. A run that starts is already picked up, and a router's run never is.
 fn is_of_life(context: &RunContext, event_type: &EventType) -> bool {
     let idle = matches!(event_type.as_str(), "run.started" | "interrupt.requested");

@@ -5,17 +5,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
     history::{Forks, Verdict, judge},
     publish::{Gate, Publication, Turn},
+    texts::Texts,
 };
 use crate::{
     domain::{context::RunContext, cursor::FeedCursor, limits::REPLAY_ROWS},
-    store::{self, Store, history::LogState, listen::Notifications},
+    store::{
+        self, Store,
+        history::LogState,
+        listen::{Heard, Notifications},
+    },
 };
 
 /// A piece longer than this is not published event by event: its readers page it themselves.
@@ -43,6 +48,7 @@ impl WakeupSender {
 #[derive(Clone)]
 pub(crate) struct Relay {
     pub(super) forks: Forks,
+    pub(super) texts: Texts,
     pub process: String,
 }
 
@@ -74,18 +80,31 @@ impl Relay {
     pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
             let mut notifications: Option<Notifications> = Box::pin(self.forks.store.notifications()).await.ok();
+            let mut next_look = Instant::now() + poll;
             loop {
                 let heard = async {
                     match &mut notifications {
-                        Some(notifications) => notifications.hear(&self.process).await.map(|_| ()),
+                        Some(notifications) => notifications.hear(&self.process).await,
                         None => std::future::pending().await,
                     }
                 };
-                let deaf = matches!(tokio::time::timeout(poll, heard).await, Ok(Err(_)));
-                if deaf || notifications.is_none() {
+                match tokio::time::timeout_at(next_look, heard).await {
+                    // Says nothing of commits, for which it is time to look even if such notes never cease.
+                    Ok(Ok(Heard::Texts(runs))) => {
+                        self.texts.told(runs);
+                        continue;
+                    }
+                    Ok(Ok(Heard::Commits)) => {}
+                    Ok(Ok(Heard::Renewed)) => self.texts.missed(),
+                    Ok(Err(_)) => notifications = None,
+                    Err(_) => {}
+                }
+                if notifications.is_none() {
                     notifications = Box::pin(self.forks.store.notifications()).await.ok();
+                    self.texts.missed();
                 }
                 Box::pin(self.look()).await;
+                next_look = Instant::now() + poll;
             }
         };
         stop.run_until_cancelled(work).await;
@@ -153,7 +172,7 @@ async fn piece(
     count: i64,
 ) -> Result<Option<Vec<(Arc<RunContext>, Publication)>>, store::Error> {
     let events = store.lane_range(lane, from, count).await?;
-    contexts.learn(&events).await?;
+    contexts.learn(events.iter().map(|(_, event)| (event.run_id, &*event.owner_id))).await?;
     let contiguous = !events.is_empty() && events.iter().zip(from + 1..).all(|((place, _), at)| place.position == at);
     let known = events.into_iter().map(|(place, event)| {
         let context = contexts.known(event.run_id, &event.owner_id)?;

@@ -7,7 +7,7 @@
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
 //! `wire` read streams without the client library, `self_check` shows that the judge detects planted damage. [`graph`]
 //! and [`talk`] are self-contained: the engine in a process that is killed, and conversations on a server that is. So
-//! are [`save`]: files that a killed server was writing, and [`demo`]. [`peers`], [`setback`], [`skew`], [`truthful`]
+//! are [`save`]: files that a killed server was writing, and [`demo`]. [`live`] is about tokens between servers. [`peers`], [`setback`], [`skew`], [`truthful`]
 //! and [`floods`] are about others: who must continue or be notified when a server, a database, a clock, a disk or a
 //! neighbour fails. They share [`cluster`], a Postgres for faults, and [`pulse`], which observes without gaps.
 
@@ -19,6 +19,7 @@ mod demo;
 mod floods;
 mod graph;
 mod judge;
+mod live;
 mod peers;
 mod pulse;
 mod reader;
@@ -65,6 +66,7 @@ enum Scenario {
     TwoWriters,
     SameEventId,
     TwoProcesses,
+    Live,
     PostgresKills,
     PostgresStop,
     Drain,
@@ -81,12 +83,13 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 19] = [
+const SCENARIOS: [Scenario; 20] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
     Scenario::SameEventId,
     Scenario::TwoProcesses,
+    Scenario::Live,
     Scenario::PostgresKills,
     Scenario::PostgresStop,
     Scenario::Drain,
@@ -254,6 +257,10 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
                 played.push((format!("{name} ({processes})"), verdict));
             }
             return played;
+        }
+        Scenario::Live => {
+            let quiet = Duration::from_secs(pick(2, 30) as u64);
+            live::live(program, seed, (pick(12, 30), args.faults.unwrap_or(pick(3, 50))), quiet).await
         }
         Scenario::SameEventId => scenarios::same_event_id(program, seed).await,
         Scenario::Drain => scenarios::drain(program, seed, pick(100, 200)).await,

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     judge::{Connection, Delivery, Run, Tally, print_of},
+    live::ages_of,
     wire::{self, Frame, Frames},
 };
 
@@ -59,6 +60,8 @@ pub(crate) struct Seen {
     /// Connections that ended without being cut by us and without `stream.end`.
     pub(crate) breaks: u64,
     pub(crate) deltas: u64,
+    /// How old tokens were that are the time at which they were sent.
+    pub(crate) ages: Vec<Duration>,
     /// `stream.draining` was received.
     pub(crate) drained: u64,
     /// What it is doing, for progress messages.
@@ -284,8 +287,11 @@ impl Session {
             return Err("the event field is not the type");
         }
         let Some(seq) = envelope.seq else {
-            lock(&self.seen).deltas += 1;
-            return follow_delta(frame, &envelope, spans.entry(span).or_default());
+            let text = follow_delta(frame, &envelope, spans.entry(span).or_default())?;
+            let mut seen = lock(&self.seen);
+            seen.deltas += 1;
+            seen.ages.extend(ages_of(text));
+            return Ok(());
         };
         let id = frame.id.clone().ok_or("a durable event without an id")?;
         if matches!(self.manner.target, Target::Run(_)) && id != seq.to_string() {
@@ -309,14 +315,19 @@ impl Session {
 
 /// A delta must begin where the text so far ends, or from 0: a server that had to skip a long piece of the log no
 /// longer knows any text.
-fn follow_delta(frame: &Frame, envelope: &Envelope, end: &mut u64) -> Result<(), &'static str> {
+/// Returns the text that it adds, nothing if it begins anew.
+fn follow_delta<'a>(frame: &Frame, envelope: &'a Envelope, end: &mut u64) -> Result<&'a str, &'static str> {
     if frame.id.is_some() {
         return Err("a delta with an id");
     }
     let payload = envelope.payload.as_ref().ok_or("a delta without a payload")?;
     let offset = payload["offset"].as_u64().ok_or("a delta without its offset")?;
-    let chars = payload["text"].as_str().ok_or("a delta without a text")?.chars().count() as u64;
+    let text = payload["text"].as_str().ok_or("a delta without a text")?;
     let fits = offset == *end || offset == 0;
-    *end = offset + chars;
-    if fits { Ok(()) } else { Err("a delta does not begin where the text so far ends") }
+    *end = offset + text.chars().count() as u64;
+    if fits {
+        Ok(if offset == 0 { "" } else { text })
+    } else {
+        Err("a delta does not begin where the text so far ends")
+    }
 }

@@ -238,6 +238,21 @@ fn writes() -> Rows {
         ("text of one open span", vec![bytes(OPEN_TEXT_BYTES_MAX)]),
         ("open spans of a run", vec![n(OPEN_SPANS_MAX), bytes(OPEN_RUN_BYTES_MAX)]),
         (
+            "what is saved of open texts at a time",
+            vec![format!("{OPEN_SAVE_MS} ms"), n(OPEN_SAVE_TEXTS_MAX), bytes(OPEN_SAVE_BYTES_MAX)],
+        ),
+        (
+            "texts so far of other processes",
+            vec![
+                n(OPEN_READ_ROWS_MAX),
+                bytes(OPEN_PIECE_BYTES),
+                s(OPEN_WAIT_MS_MAX),
+                n(OPEN_BEHIND_EVENTS_MAX),
+                hours(OPEN_STAY_MS),
+                s(OPEN_SWEEP_MS),
+            ],
+        ),
+        (
             "open spans of a principal, of a process",
             vec![bytes(OPEN_OWN_BYTES_MAX), bytes(OPEN_TOTAL_BYTES_MAX), bytes(OPEN_SPAN_BYTES)],
         ),

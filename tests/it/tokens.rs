@@ -1,5 +1,7 @@
 //! Tokens: streamed live, never stored, and joined late without a loss.
 
+mod processes;
+
 use runreel::domain::limits::{OPEN_OWN_BYTES_MAX, OPEN_SPAN_BYTES, OPEN_SPANS_MAX};
 use serde_json::json;
 

@@ -4,8 +4,6 @@
 pub const TIMELINES_MAX: usize = 16;
 /// Of these, those of one principal.
 pub const TIMELINES_OWN_MAX: usize = 2;
-/// Open spans of one principal, bytes; over it its least recently active run drops its texts.
-pub const OPEN_OWN_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Frames kept for all slow readers of one principal, bytes; the oldest are dropped first.
 pub const BUS_OWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Open streams of one process.

@@ -1,10 +1,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{
-    context::Role,
-    limits::{OPEN_RUN_BYTES_MAX, OPEN_TEXT_BYTES_MAX},
+use crate::{
+    domain::{
+        context::Role,
+        event::NewEvent,
+        json::Json,
+        limits::{OPEN_PIECE_BYTES, OPEN_RUN_BYTES_MAX, OPEN_TEXT_BYTES_MAX},
+    },
+    store::open_texts::{Saved, SavedText, TextKey, TextWrite},
 };
+
+mod processes;
+
+impl Default for OpenTexts {
+    fn default() -> Self {
+        Self::new(Uuid::nil())
+    }
+}
 
 fn context(n: u8, owner: &str) -> Arc<RunContext> {
     let run_id = format!("0198c0de-0000-7000-8000-0000000000{n:02}").parse().unwrap();
@@ -23,7 +36,9 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
 }
 
 fn add(texts: &mut OpenTexts, context: &Arc<RunContext>, span: &str, text: &str) -> Result<usize, Overflow> {
-    texts.add(context, &"message.delta".parse().unwrap(), &span.parse().unwrap(), text)
+    let event = NewEvent::new("message.delta", Json::empty()).span(span.parse().unwrap());
+    let event = Recorded::stamp(context, event, None, DateTime::UNIX_EPOCH);
+    texts.add(context, &event, &span.parse().unwrap(), text)
 }
 
 fn close(texts: &mut OpenTexts, context: &RunContext, event: &str, span: &str) {
@@ -90,7 +105,7 @@ fn a_handle_gives_the_text_as_it_stood_in_pieces_of_a_bounded_size() {
 #[test]
 fn a_principal_over_its_bound_forgets_its_own_quietest_run_and_leaves_the_others_alone() {
     const SPAN: usize = OPEN_SPAN_BYTES + 1;
-    let mut texts = OpenTexts::new(1_000_000, 2 * (SPAN + 10));
+    let mut texts = OpenTexts::bounded(Uuid::nil(), 1_000_000, 2 * (SPAN + 10));
     let [quiet, other, mine, more] = [(1, "b"), (2, "a"), (3, "a"), (4, "a")].map(|(n, owner)| context(n, owner));
     for run in [&quiet, &other, &mine] {
         add(&mut texts, run, "m", "0123456789").unwrap();
@@ -104,7 +119,7 @@ fn a_principal_over_its_bound_forgets_its_own_quietest_run_and_leaves_the_others
 
 #[test]
 fn over_the_bound_of_all_the_quietest_run_of_all_forgets_its_texts() {
-    let mut texts = OpenTexts::new(2 * (OPEN_SPAN_BYTES + 1), 1_000_000);
+    let mut texts = OpenTexts::bounded(Uuid::nil(), 2 * (OPEN_SPAN_BYTES + 1), 1_000_000);
     for (n, owner) in [(1, "a"), (2, "b"), (3, "b")] {
         add(&mut texts, &context(n, owner), "m", "").unwrap();
     }
@@ -113,7 +128,7 @@ fn over_the_bound_of_all_the_quietest_run_of_all_forgets_its_texts() {
 
 #[test]
 fn what_a_reader_still_holds_counts_until_it_lets_go() {
-    let mut texts = OpenTexts::new(1_000_000, OPEN_SPAN_BYTES + 100);
+    let mut texts = OpenTexts::bounded(Uuid::nil(), 1_000_000, OPEN_SPAN_BYTES + 100);
     let (old, new) = (context(1, "a"), context(2, "a"));
     add(&mut texts, &old, "m", "held").unwrap();
     let held = texts.of(&old.owner_id, |_| true);
@@ -135,7 +150,7 @@ proptest! {
         sent in proptest::collection::vec((1u8..7, 0usize..4, 0usize..3_000, 0u8..8, any::<bool>()), 1..200)
     ) {
         let (total, own) = (4 * OPEN_SPAN_BYTES + 9_000, 3 * OPEN_SPAN_BYTES);
-        let mut texts = OpenTexts::new(total, own);
+        let mut texts = OpenTexts::bounded(Uuid::nil(), total, own);
         let mut readers = Vec::new();
         for (n, span, bytes, what, joins) in sent {
             let run = context(n, if n % 2 == 0 { "a" } else { "b" });

@@ -24,4 +24,5 @@ insert into store.channel_user select owner_id, 'c', chat_id, now(), null, now()
 insert into store.channel_code select owner_id, 'c', decode(md5(chat_id),'hex'), now(), now() from store.chat;
 insert into store.channel_tries select owner_id, 'c', chat_id, now(), 1 from store.chat;
 insert into store.search_document select run_id, 0, owner_id, array_to_tsvector(array[left(owner_id, 8)||':word', left(owner_id, 8)||':'||run_id]) from store.run;
+insert into store.open_text select owner_id, run_id, 's', 0, run_id, 'message.delta', null, 0, now(), now(), 'a text' from store.run;
 do $$ declare t regclass; begin for t in select c.oid from pg_class c join pg_namespace n on n.oid=c.relnamespace where n.nspname='store' and relkind='r' and pg_relation_size(c.oid)>0 loop execute 'analyze '||t; end loop; end $$;

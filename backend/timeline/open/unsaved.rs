@@ -1,0 +1,215 @@
+//! What other processes do not know yet of this process's open texts.
+//!
+//! Whoever adds to a text only marks it; at intervals one task takes what was marked, of each principal in turn and up to
+//! a bound, and saves it. Only the pieces that changed are saved: the last one, which still grows, and those after it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use uuid::Uuid;
+
+use super::{OpenTexts, Origin};
+use crate::{
+    domain::{
+        context::RunContext,
+        id::{RunId, SpanId},
+        limits::{OPEN_SAVE_BYTES_MAX, OPEN_SAVE_TEXTS_MAX},
+        principal::OwnerId,
+    },
+    store::open_texts::{Saved, TextKey, TextWrite},
+};
+
+/// How far a text is saved.
+#[derive(Debug)]
+pub(super) struct Saving {
+    text_id: Uuid,
+    /// The first piece that is not saved in full.
+    next_piece: usize,
+    /// Whether it has yet to take its span over.
+    is_first: bool,
+    /// Whether something of it may be in the table.
+    is_there: bool,
+    /// Whether it is marked.
+    is_waiting: bool,
+}
+
+/// The marked texts, and the keys of those that are over but may be in the table.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    texts: HashMap<OwnerId, VecDeque<(RunId, SpanId)>>,
+    turns: VecDeque<OwnerId>,
+    over: Vec<TextKey>,
+}
+
+/// What is to be saved now.
+#[derive(Debug, Default)]
+pub(in crate::timeline) struct Unsaved {
+    pub texts: Vec<TextWrite>,
+    pub over: Vec<TextKey>,
+}
+
+impl Saving {
+    pub(super) fn of(text_id: Uuid) -> Self {
+        Self { text_id, next_piece: 0, is_first: true, is_there: false, is_waiting: false }
+    }
+
+    /// Whether it has yet to take its span over.
+    pub(super) fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+impl Queue {
+    fn push(&mut self, owner: &OwnerId, run: RunId, span_id: &SpanId) {
+        let texts = self.texts.entry(owner.clone()).or_insert_with(|| {
+            self.turns.push_back(owner.clone());
+            VecDeque::new()
+        });
+        texts.push_back((run, span_id.clone()));
+    }
+
+    fn pop(&mut self) -> Option<(RunId, SpanId)> {
+        let owner = self.turns.pop_front()?;
+        let texts = self.texts.get_mut(&owner)?;
+        let next = texts.pop_front();
+        if texts.is_empty() {
+            self.texts.remove(&owner);
+        } else {
+            self.turns.push_back(owner);
+        }
+        next
+    }
+
+    /// Notes that a text of this process is no longer open.
+    pub(super) fn note_over(&mut self, context: &RunContext, span_id: &SpanId, origin: &Origin) {
+        if let Origin::Here(Saving { text_id, is_there: true, .. }) = origin {
+            self.over.push(key(context, span_id, *text_id));
+        }
+    }
+}
+
+impl Unsaved {
+    /// The runs of which there is something.
+    pub(in crate::timeline) fn runs(&self) -> Vec<RunId> {
+        let keys = self.texts.iter().map(|text| &text.key).chain(&self.over);
+        let runs: HashSet<RunId> = keys.map(|key| key.run_id).collect();
+        runs.into_iter().collect()
+    }
+
+    pub(in crate::timeline) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.over.is_empty()
+    }
+}
+
+impl OpenTexts {
+    pub(super) fn wait_to_be_saved(&mut self, context: &RunContext, span_id: &SpanId) {
+        let Some(span) = self.span_mut(context.run_id, span_id) else { return };
+        if let Origin::Here(saving) = &mut span.origin
+            && !std::mem::replace(&mut saving.is_waiting, true)
+        {
+            self.unsaved.push(&context.owner_id, context.run_id, span_id);
+        }
+    }
+
+    /// Notes that copies of a run are of texts that were closed: their process may be gone.
+    pub(super) fn note_copies_over(&mut self, run: RunId, is_closed: impl Fn(&SpanId) -> bool) {
+        let Some(open) = self.runs.peek(&run) else { return };
+        for (span_id, span) in open.spans.iter().filter(|(span_id, _)| is_closed(span_id)) {
+            if let Origin::Elsewhere(copied) = &span.origin {
+                self.unsaved.over.push(key(&open.context, span_id, copied.text_id));
+            }
+        }
+    }
+
+    /// Whether something is to be saved.
+    pub(in crate::timeline) fn has_unsaved(&self) -> bool {
+        !self.unsaved.turns.is_empty() || !self.unsaved.over.is_empty()
+    }
+
+    /// Takes what is to be saved, up to a bound; `position` tells how far the lane of a run is published.
+    pub(in crate::timeline) fn take_unsaved(&mut self, position: impl Fn(RunId) -> i64) -> Unsaved {
+        let (mut texts, mut bytes) = (Vec::new(), 0);
+        while texts.len() < OPEN_SAVE_TEXTS_MAX && bytes < OPEN_SAVE_BYTES_MAX {
+            let Some((run_id, span_id)) = self.unsaved.pop() else { break };
+            // It may be over already.
+            let Some(open) = self.runs.peek_mut(&run_id) else { continue };
+            let Some(span) = open.spans.get_mut(&span_id) else { continue };
+            let Origin::Here(saving) = &mut span.origin else { continue };
+            if !std::mem::replace(&mut saving.is_waiting, false) {
+                continue;
+            }
+            saving.is_there = true;
+            let pieces = span.text.pieces_from(saving.next_piece, OPEN_SAVE_BYTES_MAX - bytes);
+            bytes += pieces.iter().map(String::len).sum::<usize>();
+            texts.push(TextWrite {
+                key: TextKey { owner_id: open.context.owner_id.clone(), run_id, span_id, text_id: saving.text_id },
+                is_first: saving.is_first,
+                event_type: span.event_type.clone(),
+                parent_span_id: span.parent_span_id.clone(),
+                position: position(run_id),
+                at: span.at,
+                first_piece: saving.next_piece,
+                pieces,
+            });
+        }
+        let mut over = std::mem::take(&mut self.unsaved.over);
+        self.unsaved.over = over.split_off(over.len().min(OPEN_SAVE_TEXTS_MAX));
+        // A text that takes its span over takes the rows of the one before.
+        let begin: HashSet<_> = texts.iter().filter(|text| text.is_first).map(|text| place(&text.key)).collect();
+        over.retain(|key| !begin.contains(&place(key)));
+        Unsaved { texts, over }
+    }
+
+    /// Notes what became of texts that were taken.
+    pub(in crate::timeline) fn note_saved(&mut self, texts: &[TextWrite], outcomes: &[Saved]) {
+        for (text, outcome) in texts.iter().zip(outcomes) {
+            let TextKey { owner_id, run_id, span_id, .. } = &text.key;
+            let Some((span, saving)) = self.saving(&text.key) else { continue };
+            let is_all = match outcome {
+                Saved::Done => {
+                    (saving.is_first, saving.next_piece) =
+                        (false, (text.first_piece + text.pieces.len()).saturating_sub(1));
+                    span.piece_count() <= saving.next_piece + 1
+                }
+                Saved::Missing => {
+                    (saving.is_first, saving.next_piece) = (true, 0);
+                    false
+                }
+                Saved::Superseded => {
+                    self.drop_span(*run_id, span_id);
+                    continue;
+                }
+            };
+            if !is_all && !std::mem::replace(&mut saving.is_waiting, true) {
+                self.unsaved.push(owner_id, *run_id, span_id);
+            }
+        }
+    }
+
+    /// Marks what was taken and could not be saved.
+    pub(in crate::timeline) fn take_back(&mut self, taken: Unsaved) {
+        self.unsaved.over.extend(taken.over);
+        for TextWrite { key, .. } in taken.texts {
+            let Some((_, saving)) = self.saving(&key) else { continue };
+            if !std::mem::replace(&mut saving.is_waiting, true) {
+                self.unsaved.push(&key.owner_id, key.run_id, &key.span_id);
+            }
+        }
+    }
+
+    /// A text of this process, if it is still open.
+    fn saving(&mut self, key: &TextKey) -> Option<(std::sync::Arc<super::Text>, &mut Saving)> {
+        let span = self.span_mut(key.run_id, &key.span_id)?;
+        match &mut span.origin {
+            Origin::Here(saving) if saving.text_id == key.text_id => Some((std::sync::Arc::clone(&span.text), saving)),
+            _ => None,
+        }
+    }
+}
+
+fn key(context: &RunContext, span_id: &SpanId, text_id: Uuid) -> TextKey {
+    TextKey { owner_id: context.owner_id.clone(), run_id: context.run_id, span_id: span_id.clone(), text_id }
+}
+
+fn place(key: &TextKey) -> (OwnerId, RunId, SpanId) {
+    (key.owner_id.clone(), key.run_id, key.span_id.clone())
+}

@@ -1,0 +1,79 @@
+//! How open texts come from and to other processes, under the gate's lock.
+
+use std::sync::Arc;
+
+use super::{Gate, GateState};
+use crate::{
+    domain::{
+        context::RunContext,
+        id::{RunId, SpanId},
+        principal::OwnerId,
+    },
+    store::open_texts::{Saved, SavedText, TextWrite},
+    timeline::{emit::lane_of, open::Unsaved},
+};
+
+impl Gate {
+    /// Waits until there is something to save.
+    pub(in crate::timeline) async fn unsaved(&self) {
+        self.unsaved.notified().await;
+    }
+
+    pub(super) fn note_unsaved(&self, state: &GateState) {
+        if state.open.has_unsaved() {
+            self.unsaved.notify_one();
+        }
+    }
+
+    /// Takes what is to be saved now.
+    pub(in crate::timeline) fn take_unsaved(&self) -> Unsaved {
+        let GateState { open, published, .. } = &mut *self.state();
+        let lanes = self.turns.len();
+        open.take_unsaved(|run| published.at(u8::try_from(lane_of(run, lanes)).unwrap_or(0)))
+    }
+
+    /// Notes what became of it.
+    pub(in crate::timeline) fn note_saved(&self, texts: &[TextWrite], outcomes: &[Saved]) {
+        let mut state = self.state();
+        state.open.note_saved(texts, outcomes);
+        self.note_unsaved(&state);
+    }
+
+    /// Takes back what could not be saved.
+    pub(in crate::timeline) fn take_back(&self, taken: Unsaved) {
+        let mut state = self.state();
+        state.open.take_back(taken);
+        self.note_unsaved(&state);
+    }
+
+    /// Saved texts of these runs (`None`: all runs of the owner) are about to be read; up to which piece each of them is
+    /// known here.
+    pub(in crate::timeline) fn begin_reading(&self, asked: &[(OwnerId, Option<RunId>)]) -> Vec<(RunId, SpanId, i32)> {
+        self.state().open.begin_reading(asked)
+    }
+
+    /// They could not be read.
+    pub(in crate::timeline) fn give_up_reading(&self) {
+        self.state().open.give_up_reading();
+    }
+
+    /// Publishes what was read and is not known here yet.
+    pub(in crate::timeline) fn publish_texts(
+        &self,
+        asked: &[(OwnerId, Option<RunId>)],
+        read: Vec<(Arc<RunContext>, SavedText)>,
+        is_complete: bool,
+    ) {
+        let mut state = self.state();
+        for added in state.open.copy(asked, read, is_complete) {
+            self.publish_delta(&state, added.context, added.delta, added.offset);
+        }
+        self.note_unsaved(&state);
+    }
+
+    /// Drops the copies of texts that nobody reads here any more.
+    pub(in crate::timeline) fn drop_unheard_texts(&self) {
+        let mut state = self.state();
+        state.open.drop_unheard(|context| self.bus.is_heard(context.run_id, &context.owner_id));
+    }
+}

@@ -1,0 +1,210 @@
+//! Open texts between processes.
+//!
+//! Tokens are published at once in the process that receives them. For the readers of all others it saves what was added to
+//! its open texts, every [`OPEN_SAVE_MS`], in one statement for all of them that also tells the others which runs it was
+//! about. They read it if they have readers of these runs, and publish it as deltas. A reader that joins asks for what is
+//! saved by then. All of it may be late or lost: the event that ends a message has its whole text.
+//!
+//! `super::open` says what is saved and copied, `store/open_texts` how.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Contexts, publish::Gate};
+use crate::{
+    bus::Topic,
+    domain::{
+        id::RunId,
+        limits::{OPEN_ASKS_MAX, OPEN_SAVE_MS, OPEN_SWEEP_MS, OPEN_WAIT_MS_MAX},
+        principal::OwnerId,
+    },
+    store::{
+        self, Store,
+        listen::notes_of_texts,
+        open_texts::{SavedText, SweepPlace},
+    },
+    supervise::Supervisor,
+};
+
+/// A handle on the tasks that save and read texts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Texts {
+    parts: Parts,
+    asks: mpsc::Sender<Ask>,
+    asked: Arc<Mutex<mpsc::Receiver<Ask>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Parts {
+    store: Store,
+    gate: Gate,
+    contexts: Contexts,
+    process: String,
+}
+
+/// Why saved texts are to be read.
+#[derive(Debug)]
+enum Ask {
+    /// Another process has saved some of these runs.
+    Told(Vec<RunId>),
+    /// Such a note may have been missed.
+    Missed,
+    /// A reader joins, of one run or of all runs of the owner; it waits for the answer.
+    Reader(OwnerId, Option<RunId>, oneshot::Sender<()>),
+}
+
+impl Texts {
+    pub(super) fn new(store: Store, gate: Gate, contexts: Contexts, process: String) -> Self {
+        let (asks, asked) = mpsc::channel(OPEN_ASKS_MAX);
+        Self { parts: Parts { store, gate, contexts, process }, asks, asked: Arc::new(Mutex::new(asked)) }
+    }
+
+    pub(super) fn start(&self, supervisor: &Supervisor) {
+        let stop = supervisor.stop();
+        supervisor.keep("open texts, saving", {
+            let (parts, stop) = (self.parts.clone(), stop.clone());
+            move || parts.clone().save_all(stop.clone())
+        });
+        supervisor.keep("open texts, reading", {
+            let (parts, asked, stop) = (self.parts.clone(), Arc::clone(&self.asked), stop.clone());
+            move || {
+                let (parts, asked, stop) = (parts.clone(), Arc::clone(&asked), stop.clone());
+                async move { _ = stop.run_until_cancelled(parts.read_all(&mut *asked.lock().await)).await }
+            }
+        });
+        supervisor.keep("open texts, removing", {
+            let (parts, stop) = (self.parts.clone(), stop.clone());
+            move || {
+                let (parts, stop) = (parts.clone(), stop.clone());
+                async move { _ = stop.run_until_cancelled(parts.sweep()).await }
+            }
+        });
+    }
+
+    /// Another process has saved texts of these runs.
+    pub(super) fn told(&self, runs: Vec<RunId>) {
+        // Whoever has no readers need not look. A note for which there is no room is like a lost one.
+        if self.parts.gate.bus().topics_count() > 0 {
+            let _ = self.asks.try_send(Ask::Told(runs));
+        }
+    }
+
+    /// Notes of other processes may have been missed.
+    pub(super) fn missed(&self) {
+        let _ = self.asks.try_send(Ask::Missed);
+    }
+
+    /// Waits until what other processes have saved of a run (`None`: of all runs of the owner) is known here, but not for
+    /// long: what is not known by then comes as deltas.
+    pub(super) async fn ask(&self, owner: &OwnerId, run: Option<RunId>) {
+        let (answer, answered) = oneshot::channel();
+        let asked = async {
+            if self.asks.send(Ask::Reader(owner.clone(), run, answer)).await.is_ok() {
+                let _ = answered.await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(OPEN_WAIT_MS_MAX), asked).await;
+    }
+}
+
+impl Parts {
+    /// Saves until `stop`, and a last time then.
+    async fn save_all(self, stop: CancellationToken) {
+        loop {
+            let is_stopping = stop.run_until_cancelled(self.gate.unsaved()).await.is_none();
+            let next = Instant::now() + Duration::from_millis(OPEN_SAVE_MS);
+            self.save().await;
+            if is_stopping {
+                return;
+            }
+            stop.run_until_cancelled(tokio::time::sleep_until(next)).await;
+        }
+    }
+
+    async fn save(&self) {
+        let unsaved = self.gate.take_unsaved();
+        if unsaved.is_empty() {
+            return;
+        }
+        let notes = notes_of_texts(&self.process, &unsaved.runs());
+        match Box::pin(self.store.open_texts().save(&unsaved.texts, &unsaved.over, &notes)).await {
+            Ok(outcomes) => self.gate.note_saved(&unsaved.texts, &outcomes),
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "open texts not saved; it is tried again");
+                self.gate.take_back(unsaved);
+            }
+        }
+    }
+
+    async fn read_all(self, asked: &mut mpsc::Receiver<Ask>) {
+        let mut asks = Vec::new();
+        while asked.recv_many(&mut asks, OPEN_ASKS_MAX).await > 0 {
+            if let Err(error) = Box::pin(self.read(&asks)).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "open texts of other processes not read");
+                self.gate.give_up_reading();
+            }
+            // Dropping what a reader waits for answers it.
+            asks.clear();
+        }
+    }
+
+    async fn read(&self, asks: &[Ask]) -> Result<(), store::Error> {
+        let asked = self.wanted(asks).await?;
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let known = self.gate.begin_reading(&asked);
+        let read = self.store.open_texts().read(&asked, &known).await?;
+        let owners = read.texts.iter().map(|text| (text.key.run_id, text.key.owner_id.as_str()));
+        self.contexts.learn(owners).await?;
+        let of_run = |text: SavedText| Some((self.contexts.known(text.key.run_id, text.key.owner_id.as_str())?, text));
+        self.gate.publish_texts(&asked, read.texts.into_iter().filter_map(of_run).collect(), read.is_complete);
+        Ok(())
+    }
+
+    /// The runs, or owners, with readers here whose texts are asked for.
+    async fn wanted(&self, asks: &[Ask]) -> Result<Vec<(OwnerId, Option<RunId>)>, store::Error> {
+        let (mut wanted, mut told) = (HashSet::new(), Vec::new());
+        for ask in asks {
+            match ask {
+                Ask::Told(runs) => told.extend(runs),
+                Ask::Missed => wanted.extend(self.gate.bus().topics().into_iter().map(|(owner, topic)| match topic {
+                    Topic::Run(run) => (owner, Some(run)),
+                    Topic::Everything => (owner, None),
+                })),
+                Ask::Reader(owner, run, answer) if !answer.is_closed() => _ = wanted.insert((owner.clone(), *run)),
+                Ask::Reader(..) => {}
+            }
+        }
+        let contexts = self.contexts.of_any(&told).await?;
+        let heard = contexts.iter().filter(|context| self.gate.bus().is_heard(context.run_id, &context.owner_id));
+        wanted.extend(heard.map(|context| (context.owner_id.clone(), Some(context.run_id))));
+        let is_covered =
+            |(owner, run): &(OwnerId, Option<RunId>)| run.is_some() && wanted.contains(&(owner.clone(), None));
+        Ok(wanted.iter().filter(|asked| !is_covered(asked)).cloned().collect())
+    }
+
+    async fn sweep(self) {
+        let mut every = tokio::time::interval(Duration::from_millis(OPEN_SWEEP_MS));
+        let mut place = SweepPlace::default();
+        loop {
+            every.tick().await;
+            self.gate.drop_unheard_texts();
+            loop {
+                match self.store.open_texts().sweep(std::mem::take(&mut place)).await {
+                    Ok(Some(next)) => place = next,
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::debug!(error = &error as &dyn std::error::Error, "no look for texts that are over");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

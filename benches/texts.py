@@ -129,7 +129,7 @@ def request(run: str, n: int) -> bytes:
     if n % DELTAS == DELTAS - 1:
         event = {"type": "message.completed", "span_id": span, "payload": {"text": "all of it"}}
     body = json.dumps(event).encode()
-    head = f"POST /api/runs/{run}/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST /api/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     head += f"content-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 

@@ -55,6 +55,7 @@ pub mod rate;
 pub mod retention;
 pub mod runners;
 pub mod saved;
+pub mod sealer;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;

@@ -30,6 +30,7 @@ use crate::{
     retention::Retention,
     runners::Runners,
     saved::{SavedSessions, Talk},
+    sealer::Sealer,
     store::{self, Store, append::Appenders, queries::Queries, query::SCOPED, sessions::SessionPolicy},
     supervise::Supervisor,
     telemetry,
@@ -105,6 +106,7 @@ pub(super) async fn build(
     keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
     let indexer = Indexer { store: store.clone(), clock: plan.clock.clone(), poll };
     keep(&supervisor, "indexer", indexer, Indexer::run);
+    keep(&supervisor, "sealer", plan.sealer()?, Sealer::run);
     keep(&supervisor, "channels", channels.clone(), Channels::run);
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
         super::look_after(timeline, metrics, stop)
@@ -250,6 +252,13 @@ impl Plan<'_> {
             draining.clone(),
         );
         Ok(timeline.await?)
+    }
+
+    fn sealer(&self) -> anyhow::Result<Sealer> {
+        let args = &self.args.seals;
+        let every = Duration::from_secs(args.seal_every.0.unsigned_abs());
+        let key = args.key()?.map(Arc::new);
+        Ok(Sealer { store: self.store.clone(), clock: self.clock.clone(), every, key })
     }
 
     fn mode(&self) -> anyhow::Result<Mode> {

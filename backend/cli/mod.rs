@@ -39,6 +39,7 @@ mod tail;
 mod threads;
 mod token;
 mod upgrade;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -112,6 +113,8 @@ enum Command {
     Backup(backup::Args),
     /// Make a data directory out of such a file.
     Restore(restore::Args),
+    /// Verify that the log is as it was written.
+    Verify(Box<verify::Args>),
     /// Move the embedded database to a later version of Postgres.
     Upgrade(upgrade::Args),
     /// Show which runs are due for removal by age; removes nothing.
@@ -157,6 +160,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Import(args) => import::run(*args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Restore(args) => restore::run(&args),
+        Command::Verify(args) => verify::run(*args).await,
         Command::Upgrade(args) => upgrade::run(args).await,
         Command::Retention(args) => retention::run(*args).await,
         Command::Sql(args) => sql::run(args).await,

@@ -18,6 +18,7 @@ impl ServeArgs {
     pub fn kept(&self, file: &File, secrets: &Secrets) -> Result<Vec<PathBuf>, Error> {
         let mut kept = self.data.kept(file)?;
         kept.push(self.sessions_dir()?);
+        kept.extend(self.seals.seal_key_file.clone());
         if let ArtifactStore::Folder(folder) = self.artifact_store(secrets)? {
             kept.push(folder);
         }

@@ -29,6 +29,7 @@ pub mod models;
 mod network;
 mod packaged;
 pub mod retention;
+mod seals;
 pub mod secret;
 pub mod sections;
 
@@ -38,6 +39,7 @@ pub use self::{
     bounds::Bounds,
     file::File,
     network::{CorsOrigin, TlsArgs, TlsFiles, listen},
+    seals::SealArgs,
     secret::{Secret, SecretSource},
 };
 
@@ -144,6 +146,8 @@ pub struct ServeArgs {
     pub bounds: Bounds,
     #[command(flatten)]
     pub retention: RetentionArgs,
+    #[command(flatten)]
+    pub seals: SealArgs,
     /// The folder of the artifacts' bytes. Default: artifacts/ if the working directory has one, else artifacts/ in
     /// the data directory.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
@@ -258,6 +262,7 @@ impl ServeArgs {
             ("lease_ms", "RUNREEL_LEASE_MS", self.lease_ms.to_string()),
         ]);
         values.extend(self.retention.effective());
+        values.extend(self.seals.effective());
         values.extend([
             ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
             ("artifact_store", "RUNREEL_ARTIFACT_STORE", bucket),

@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     artifact::Hash,
+    chain,
     context::{Origin, Role, RunContext},
     event::{EventType, Recorded},
     id::{EventId, ExternalId, Name, RunId, Seq, SpanId, ThreadId, Title},
@@ -96,6 +97,9 @@ pub struct End {
     pub run_id: RunId,
     pub last_seq: Seq,
     pub status: Status,
+    /// The link of its last event ([`super::chain`]), which states the whole log; files of earlier builds have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<Hash>,
     pub sha256: Hash,
 }
 
@@ -156,6 +160,7 @@ pub struct RunWriter {
     run_id: RunId,
     last_seq: Seq,
     status: Status,
+    head: Option<Hash>,
     chain: Chain,
 }
 
@@ -163,8 +168,8 @@ impl RunWriter {
     /// Begins with the run's own line.
     pub fn begin(subject: &Subject) -> (Self, String) {
         let line = named("run", subject);
-        let telling =
-            Self { run_id: subject.run_id, last_seq: Seq::ZERO, status: Status::Queued, chain: Chain::of(&line) };
+        let (run_id, chain) = (subject.run_id, Chain::of(&line));
+        let telling = Self { run_id, last_seq: Seq::ZERO, status: Status::Queued, head: None, chain };
         (telling, line)
     }
 
@@ -176,14 +181,15 @@ impl RunWriter {
         let line = event_line(event);
         self.chain.add(&line);
         self.last_seq = self.last_seq.next();
+        self.head = Some(chain::chained(self.head, self.run_id, self.last_seq, event).link);
         self.status = Status::after(&event.event_type).unwrap_or(self.status);
         Some(line)
     }
 
     /// The run's last line.
     pub fn end(self) -> String {
-        let Self { run_id, last_seq, status, chain } = self;
-        named("end", &End { run_id, last_seq, status, sha256: chain.hash() })
+        let Self { run_id, last_seq, status, head, chain } = self;
+        named("end", &End { run_id, last_seq, status, head, sha256: chain.hash() })
     }
 }
 

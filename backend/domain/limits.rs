@@ -2,6 +2,7 @@
 
 mod agui;
 mod artifacts;
+mod chain;
 mod chats;
 mod conversations;
 mod open;
@@ -14,8 +15,8 @@ mod search;
 mod shares;
 
 pub use self::{
-    agui::*, artifacts::*, chats::*, conversations::*, open::*, pages::*, prices::*, queries::*, retention::*,
-    saved::*, search::*, shares::*,
+    agui::*, artifacts::*, chain::*, chats::*, conversations::*, open::*, pages::*, prices::*, queries::*,
+    retention::*, saved::*, search::*, shares::*,
 };
 
 /// Largest request body, bytes.

@@ -10,6 +10,7 @@
 
 pub mod artifact;
 pub mod cell;
+pub mod chain;
 pub mod checkpoint;
 pub mod context;
 pub mod cursor;

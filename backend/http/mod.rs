@@ -51,6 +51,7 @@ pub mod tls;
 mod tokens;
 mod ui;
 mod usage;
+mod verify;
 
 use std::{sync::Arc, time::Duration};
 
@@ -205,6 +206,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(export::routes()) //      /api/runs/{run_id}/export, …/import
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
         .merge(usage::routes()) //       /api/runs/{run_id}/usage
+        .merge(verify::routes()) //      /api/runs/{run_id}/verify
         .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts, /api/artifacts/{artifact_id}
         .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune
         .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints

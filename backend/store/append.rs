@@ -16,12 +16,14 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::columns::{Aliases, CallRow, Events, Heads, NewRunRows};
+use self::columns::{Aliases, CallRow, Chain, Events, Heads, NewRunRows};
 use super::{
     Error, Store,
     pieces::{Owners, Pieces},
 };
 use crate::domain::{
+    artifact::Hash,
+    chain::Chained,
     event::Recorded,
     history::Tag,
     id::{ExternalId, RunId, Seq},
@@ -42,6 +44,8 @@ pub struct HeadWrite {
     pub seq_before: Seq,
     /// Set if the events must get exactly these seqs.
     pub is_exact: bool,
+    /// The link before the batch's events of this run, from which theirs were computed.
+    pub link_before: Option<Hash>,
     pub head: Head,
     /// Set if this batch creates the run.
     pub birth: Option<Box<NewRunRow>>,
@@ -79,6 +83,8 @@ pub const IMPORTED: [u8; 32] = [0; 32];
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub events: Vec<Recorded>,
+    /// What each event adds to the chain of its run.
+    pub chain: Vec<Chained>,
     pub heads: Vec<HeadWrite>,
     pub aliases: Vec<AliasWrite>,
     /// When it was planned: the beginning of threads that its runs are the first to name.
@@ -97,8 +103,18 @@ impl Batch {
 pub struct Committed {
     /// The position of the first event; the others follow without a gap.
     pub first_position: i64,
-    /// Runs in which another writer came first, and by how many seqs this batch's events moved.
-    pub shifts: Vec<(RunId, i64)>,
+    /// Runs in which another writer came first.
+    pub shifts: Vec<Shift>,
+}
+
+/// What became of a batch's events of a run in which another writer came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    pub run_id: RunId,
+    /// By how many seqs they moved.
+    pub by: i64,
+    /// The link of the last of them.
+    pub link: Hash,
 }
 
 /// The outcome of an append.
@@ -123,8 +139,8 @@ pub struct LaneState {
 struct Written {
     /// The position before the batch's first event.
     before: i64,
-    /// The seq of each run before the batch, where it was moved; new runs have none.
-    seqs: Vec<(RunId, i64)>,
+    /// The runs that were there, with the seq before the batch, and the links of its events if they had to be made again.
+    moved: Vec<(RunId, i64, Option<Vec<u8>>)>,
 }
 
 /// One connection that writes one lane.
@@ -184,26 +200,29 @@ impl Appender {
     /// [`Appender::resolve`].
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
-        let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
+        let (events, heads, chain) = (Events::of(batch), Heads::of(&batch.heads), Chain::of(batch));
         let calls = CallRow::all(batch, &self.prices);
         let owners = self.pieces.of(&batch.events);
         let mut written = None;
         if calls.is_none() && batch.aliases.is_empty() && batch.heads.iter().all(|head| head.birth.is_none()) {
-            written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
+            written = self.append_to_runs((&events, &heads, &chain), least, owners.noted_until()).await?;
         }
         if written.is_none() {
             let (births, aliases) = (NewRunRows::of(batch), Aliases::of(batch));
-            let parts = (&events, &heads, calls.as_deref());
+            let parts = (&events, &heads, &chain, calls.as_deref());
             written = self.append_all(parts, (&births, &aliases), &owners, least).await?;
         }
-        let Some(Written { before, seqs }) = written else { return Ok(Appended::Fenced) };
+        let Some(Written { before, moved }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
         self.pieces.note(owners, self.mark.position);
         let believed: HashMap<RunId, i64> =
             batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
-        let shift = |(run, stood)| (run, stood - believed.get(&run).copied().unwrap_or(stood));
-        let shifts = seqs.into_iter().map(shift).filter(|(_, shift)| *shift != 0);
-        Ok(Appended::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
+        let shift = |(run_id, stood, links): (_, i64, Option<Vec<u8>>)| {
+            let link = Hash::from_bytes(links?.last_chunk::<32>()?)?;
+            Some(Shift { run_id, by: stood - believed.get(&run_id).copied().unwrap_or(stood), link })
+        };
+        let shifts = moved.into_iter().filter_map(shift).collect();
+        Ok(Appended::Committed(Committed { first_position: before + 1, shifts }))
     }
 
     /// Makes Postgres plan again, for the current size of the tables. The statements stay prepared.
@@ -218,7 +237,7 @@ impl Appender {
     /// The statement for existing runs, up to this position; `None` if it did nothing.
     async fn append_to_runs(
         &mut self,
-        (events, heads): (&Events<'_>, &Heads<'_>),
+        (events, heads, chain): (&Events<'_>, &Heads<'_>, &Chain<'_>),
         least: i64,
         noted_until: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
@@ -242,7 +261,7 @@ impl Appender {
             &heads.run_id,
             &heads.status_before as &[&str],
             &heads.status as &[&str],
-            &heads.seq_before as &[Option<i64>],
+            &heads.seq_before,
             &heads.events,
             &heads.last_index,
             &heads.output as &[Option<&str>],
@@ -252,19 +271,28 @@ impl Appender {
             &heads.last_event_at,
             &heads.owner_id as &[&str],
             noted_until,
+            &chain.links,
+            &chain.contents,
+            &heads.is_exact,
+            &chain.link_before as &[Option<&[u8]>],
+            &chain.first,
         )
         .fetch_optional(&mut self.connection)
         .await?;
         Ok(row.map(|row| {
-            let runs = heads.run_id.iter().copied().map(RunId::trusted);
-            Written { before: row.before, seqs: runs.zip(row.seqs.unwrap_or_default()).collect() }
+            let seqs = heads.run_id.iter().copied().map(RunId::trusted).zip(row.seqs.unwrap_or_default());
+            let links = row.links.unwrap_or_default().into_iter().chain(std::iter::repeat(None));
+            Written {
+                before: row.before,
+                moved: seqs.zip(links).map(|((run, seq), links)| (run, seq, links)).collect(),
+            }
         }))
     }
 
     /// The statement for everything; `None` if the lane's epoch or position does not match.
     async fn append_all(
         &mut self,
-        (events, heads, calls): (&Events<'_>, &Heads<'_>, Option<&str>),
+        (events, heads, chain, calls): (&Events<'_>, &Heads<'_>, &Chain<'_>, Option<&str>),
         (births, aliases): (&NewRunRows<'_>, &Aliases<'_>),
         owners: &Owners,
         least: i64,
@@ -289,7 +317,7 @@ impl Appender {
             &heads.run_id,
             &heads.status_before as &[&str],
             &heads.status as &[&str],
-            &heads.seq_before as &[Option<i64>],
+            &heads.seq_before,
             &heads.events,
             &heads.last_index,
             &heads.output as &[Option<&str>],
@@ -331,12 +359,17 @@ impl Appender {
             &aliases.nth as &[Option<i64>],
             &aliases.after,
             calls,
+            &chain.links,
+            &chain.contents,
+            &heads.is_exact,
+            &chain.link_before as &[Option<&[u8]>],
+            &chain.first,
         )
         .fetch_all(&mut self.connection)
         .await?;
         let before = rows.first().map(|row| row.before);
-        let moved = rows.into_iter().filter_map(|row| Some((RunId::trusted(row.run_id?), row.seq_before?)));
-        Ok(before.map(|before| Written { before, seqs: moved.collect() }))
+        let moved = rows.into_iter().filter_map(|row| Some((RunId::trusted(row.run_id?), row.seq_before?, row.links)));
+        Ok(before.map(|before| Written { before, moved: moved.collect() }))
     }
 
     /// Closes the connection.

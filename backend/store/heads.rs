@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{Error, append::Appender, error::known};
 use crate::domain::{
+    artifact::Hash,
     id::{EventId, RunId, Seq},
     json::Json,
     principal::OwnerId,
@@ -18,6 +19,8 @@ pub struct StoredHead {
     pub head: Head,
     pub owner_id: OwnerId,
     pub request_hash: Vec<u8>,
+    /// The link of its last event; `None` if that one has none.
+    pub link: Option<Hash>,
 }
 
 impl Appender {
@@ -26,7 +29,7 @@ impl Appender {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         let rows = sqlx::query!(
             r#"select run_id, owner_id, request_hash, status, last_seq, output::text as output, error::text as error,
-                      created_at, started_at, ended_at, last_event_at
+                      created_at, started_at, ended_at, last_event_at, link
                from store.run where run_id = any ($1)"#,
             &ids
         )
@@ -44,7 +47,8 @@ impl Appender {
                 error: row.error.map(Json::trusted),
             };
             let owner_id = OwnerId::trusted(&row.owner_id);
-            Ok((RunId::trusted(row.run_id), StoredHead { head, owner_id, request_hash: row.request_hash }))
+            let link = row.link.as_deref().and_then(Hash::from_bytes);
+            Ok((RunId::trusted(row.run_id), StoredHead { head, owner_id, request_hash: row.request_hash, link }))
         });
         stored.collect()
     }

@@ -7,7 +7,6 @@
 //! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
 //! the columns are not already a value; begin with [`Store::scoped`] if it is for an owner; return `Ok(None)` for
 //! absence; run `just sqlx` and commit `.sqlx`. Each noun has a repository, such as [`runs::Runs`] ([`Store::runs`]).
-//!
 //! Start reading at [`append`], the one statement that writes the log.
 
 #[macro_use]
@@ -17,6 +16,7 @@ pub mod append;
 pub mod artifacts;
 pub mod backup;
 mod browse;
+pub mod chain;
 pub mod checkpoints;
 pub mod codes;
 pub mod content;
@@ -49,6 +49,7 @@ pub mod queue;
 pub mod retention;
 mod run_aliases;
 pub mod runs;
+pub mod seals;
 pub mod search;
 pub mod sessions;
 mod shares;

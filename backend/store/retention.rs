@@ -164,7 +164,15 @@ async fn remove_in_lane(
     let artifacts =
         sqlx::query!("delete from store.artifact where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
     artifacts.execute(&mut *tx).await?;
-    let rows = sqlx::query!("delete from store.run where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
+    // What a seal names and is not there any more was removed here, and not by somebody who edits the log.
+    let rows = sqlx::query!(
+        r#"with gone as (
+               delete from store.run where run_id = any ($1) and owner_id = $2 returning run_id, last_seq, link
+           )
+           insert into store.removed_run (run_id, owner_id, last_seq, link) select run_id, $2, last_seq, link from gone"#,
+        runs,
+        owner.as_str()
+    );
     rows.execute(&mut *tx).await?;
     let note = sqlx::query!(
         r#"insert into store.removed as r (owner_id, lane, position, events) values ($1, $2, $3, $4)
@@ -199,7 +207,11 @@ pub(super) async fn remove_month_runs(
         r#"with gone as (
                delete from store.run where run_id >= $1 and run_id < $2 and owner_id = $3
                  and greatest(ended_at, imported_at) < $4
-               returning lane, last_position, last_seq)
+               returning run_id, lane, last_position, last_seq, link
+           ), noted as (
+               insert into store.removed_run (run_id, owner_id, last_seq, link)
+               select run_id, $3, last_seq, link from gone
+           )
            select $3 as "owner_id!", lane, max(last_position) as "position!", count(*) as "runs!",
                   sum(last_seq)::bigint as "events!"
            from gone group by lane order by lane"#,

@@ -14,6 +14,8 @@ use self::text::{OpenNow, PlannedText};
 use super::emit::{Ack, AckEvent, AppendRequest, EmitError};
 use crate::{
     domain::{
+        artifact::Hash,
+        chain,
         event::{NewEvent, Recorded},
         id::{EventId, ExternalId, RunId, Seq, SpanId},
         limits::RUN_ALIASES_MAX,
@@ -21,7 +23,7 @@ use crate::{
         run::{self, Head},
     },
     store::{
-        append::{AliasWrite, Batch, HeadWrite},
+        append::{AliasWrite, Batch, HeadWrite, Shift},
         external_ids::Named,
         heads::StoredHead,
     },
@@ -79,23 +81,24 @@ impl Plan {
     }
 
     /// Moves the seqs of this batch in some runs to those the database assigned, after another writer's events.
-    pub(crate) fn shift(&mut self, emissions: &[AppendRequest], shifts: &[(RunId, i64)]) {
-        let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);
+    pub(crate) fn shift(&mut self, emissions: &[AppendRequest], shifts: &[Shift]) {
+        let of = |run: RunId| shifts.iter().find(|shift| shift.run_id == run);
         for event in &mut self.batch.events {
-            if let (Some(by), Some(seq)) = (of(event.run_id), event.seq) {
-                event.seq = Some(seq.moved(by));
+            if let (Some(shift), Some(seq)) = (of(event.run_id), event.seq) {
+                event.seq = Some(seq.moved(shift.by));
             }
         }
         for (run, stored) in &mut self.heads {
-            if let Some(by) = of(*run) {
-                stored.head.last_seq = stored.head.last_seq.moved(by);
+            if let Some(shift) = of(*run) {
+                stored.head.last_seq = stored.head.last_seq.moved(shift.by);
+                stored.link = Some(shift.link);
             }
         }
         for (emission, outcome) in emissions.iter().zip(&mut self.outcomes) {
-            let (Some(by), Ok(accepted)) = (of(emission.context.run_id), outcome) else { continue };
+            let (Some(shift), Ok(accepted)) = (of(emission.context.run_id), outcome) else { continue };
             for nth in &accepted.numbered {
                 let seq = &mut accepted.ack.events[*nth].seq;
-                *seq = seq.map(|seq| seq.moved(by));
+                *seq = seq.map(|seq| seq.moved(shift.by));
             }
         }
     }
@@ -170,6 +173,7 @@ impl Planner<'_> {
                 head: Head::unborn(self.known.now),
                 owner_id: emission.context.owner_id.clone(),
                 request_hash: birth.request_hash.to_vec(),
+                link: None,
             },
             (Some(birth), Some(stored)) => {
                 let same = stored.owner_id == emission.context.owner_id && stored.request_hash == birth.request_hash;
@@ -219,7 +223,7 @@ impl Planner<'_> {
     fn accept(&mut self, emission: &AppendRequest, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
         let run = emission.context.run_id;
         let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
-        let (before, mut numbered) = (stored.head.clone(), Vec::new());
+        let (before, mut numbered) = ((stored.head.clone(), stored.link), Vec::new());
         for (nth, (event, fresh)) in emission.events.iter().zip(fresh).enumerate() {
             let ephemeral = event.event_type.is_ephemeral();
             let seq = match (ephemeral, fresh, &event.event_id) {
@@ -242,6 +246,9 @@ impl Planner<'_> {
                 let recorded = Recorded::stamp(&emission.context, event.clone(), seq, self.known.now);
                 stored.head = run::evolve(stored.head, &recorded.event_type, recorded.at, &recorded.payload);
                 assert_eq!(Some(stored.head.last_seq), recorded.seq, "an event's seq is its run's next");
+                let chained = chain::chained(stored.link, run, stored.head.last_seq, &recorded);
+                stored.link = Some(chained.link);
+                self.batch.chain.push(chained);
                 if let (Some(id), Some(seq)) = (&event.event_id, seq) {
                     self.keys.insert((run, id.clone()), seq);
                 }
@@ -273,7 +280,12 @@ impl Planner<'_> {
         });
     }
 
-    fn write_head(&mut self, emission: &AppendRequest, before: &Head, stored: &StoredHead) {
+    fn write_head(
+        &mut self,
+        emission: &AppendRequest,
+        (before, link_before): &(Head, Option<Hash>),
+        stored: &StoredHead,
+    ) {
         let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
         let run_id = emission.context.run_id;
         if self.batch.events[last_index].run_id != run_id {
@@ -288,6 +300,7 @@ impl Planner<'_> {
                 status_before: before.status,
                 seq_before: before.last_seq,
                 is_exact: false,
+                link_before: *link_before,
                 head: head.clone(),
                 birth: births.clone(),
                 last_index,

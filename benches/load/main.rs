@@ -14,10 +14,12 @@ mod emit;
 mod fanout;
 mod http;
 mod machine;
+mod pairs;
 mod replay;
 mod server;
 mod stats;
 mod table;
+mod verify;
 
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -45,6 +47,9 @@ struct Args {
     /// A Postgres for the server, instead of the embedded one.
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
+    /// Another build of the program: emits are measured on both, in turn, and nothing else is.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["url", "database_url"])]
+    vs: Option<PathBuf>,
     /// A short look that everything works; its figures mean nothing.
     #[arg(long)]
     quick: bool,
@@ -68,6 +73,7 @@ struct Scale {
     messages: u64,
     paced_messages: u64,
     replay_events: usize,
+    verified_events: usize,
     idle: [usize; 2],
 }
 
@@ -80,6 +86,7 @@ impl Args {
             messages: 300,
             paced_messages: 100,
             replay_events: 100_000,
+            verified_events: 1_000_000,
             idle: [1_000, 5_000],
         };
         let quick = Scale {
@@ -89,6 +96,7 @@ impl Args {
             messages: 40,
             paced_messages: 20,
             replay_events: 5_000,
+            verified_events: 10_000,
             idle: [50, 100],
         };
         if self.quick { quick } else { full }
@@ -110,6 +118,9 @@ fn main() -> anyhow::Result<ExitCode> {
 async fn run(args: &Args) -> anyhow::Result<()> {
     let scale = args.scale();
     writeln!(std::io::stdout(), "{}", machine::facts())?;
+    if let Some(other) = &args.vs {
+        return pairs::compare(&args.server, other, scale).await;
+    }
     let server = match args.url {
         Some(address) => Server::at(address),
         None => Server::start(&args.server, args.database_url.as_deref()).await?.0,
@@ -128,6 +139,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     replays(&mut table, &server, bare.as_ref(), scale).await?;
     fan_out(&mut table, &server, scale).await?;
     idle(&mut table, args, scale).await?;
+    verification(&mut table, args, scale).await?;
     cold(&mut table, args, scale).await?;
     table.ratios()
 }
@@ -263,6 +275,20 @@ async fn idle(table: &mut Table, args: &Args, scale: Scale) -> anyhow::Result<()
             let each = idle.grow(&server, &run_id, count).await?;
             table.note(&name, Unit::Kib, each)?;
         }
+    }
+    Ok(())
+}
+
+async fn verification(table: &mut Table, args: &Args, scale: Scale) -> anyhow::Result<()> {
+    if args.url.is_some() || args.database_url.is_some() || !table.wants("verify") {
+        return Ok(());
+    }
+    let (server, _) = Server::start(&args.server, None).await?;
+    let data_dir = server.data_dir().context("our server has a folder")?;
+    verify::fill(&server, scale.verified_events).await?;
+    for _ in 0..scale.repeats {
+        let (took, events) = verify::verify(&args.server, &data_dir)?;
+        table.note(&format!("verify --all, {events} events"), Unit::Millis, millis(took))?;
     }
     Ok(())
 }

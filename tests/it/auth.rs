@@ -93,6 +93,7 @@ fn page_rows() -> Vec<Row> {
         row("get", "/api/runs/{run_id}/usage", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/histogram", [200, 200, 403, 200, 401]),
         row("get", "/api/runs/{run_id}/search", [200, 404, 200, 200, 401]),
+        row("get", "/api/runs/{run_id}/verify", [200, 404, 200, 200, 401]),
         // What the credential does not cover fails there, and opens nothing.
         Row { body: Some(json!({ "subscriptions": [subscription] })), ..all },
     ]

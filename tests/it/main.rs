@@ -23,6 +23,7 @@ mod auth;
 mod backup;
 mod bounds;
 mod bounds_table;
+mod chain;
 mod channels;
 mod chat;
 mod checkpoints;

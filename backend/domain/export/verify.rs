@@ -12,6 +12,8 @@ use super::{
     total_line,
 };
 use crate::domain::{
+    artifact::Hash,
+    chain,
     context::RunContext,
     event::Recorded,
     id::{RunId, Seq},
@@ -61,6 +63,7 @@ struct Open {
     chain: Chain,
     last_seq: Seq,
     status: Status,
+    head: Option<Hash>,
     /// Prefixes of the hashes of the event ids so far.
     keys: HashSet<u128>,
 }
@@ -141,6 +144,7 @@ impl Verifier {
             chain: Chain::of(line),
             last_seq: Seq::ZERO,
             status: Status::Queued,
+            head: None,
             keys: HashSet::new(),
         }));
         Ok(Seen::Run(subject))
@@ -165,6 +169,7 @@ impl Verifier {
         let next = run::decide(open.status, [&event.event_type]);
         open.status = next.map_err(|refusal| LineError::tell(format!("seq {wanted}: {refusal}")))?;
         open.last_seq = wanted;
+        open.head = Some(chain::chained(open.head, event.run_id, wanted, &event).link);
         open.chain.add(line);
         self.stage = Stage::In(open);
         Ok(Seen::Event(Box::new(event)))
@@ -195,6 +200,7 @@ impl Verifier {
             run_id: open.subject.run_id,
             last_seq: open.last_seq,
             status: open.status,
+            head: open.head,
             sha256: open.chain.hash(),
         };
         if open.last_seq == Seq::ZERO {
@@ -206,6 +212,9 @@ impl Verifier {
         }
         if end.sha256 != found.sha256 {
             return Err(LineError::say("the hash of the run's lines differs: a line was changed"));
+        }
+        if end.head.is_some() && end.head != found.head {
+            return Err(LineError::say("the head is not the link of the run's last event"));
         }
         check_letter(line, &named("end", &end))?;
         self.chain.add(line);

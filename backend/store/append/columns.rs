@@ -8,6 +8,8 @@ use uuid::Uuid;
 
 use super::{Batch, HeadWrite};
 use crate::domain::{
+    artifact::Hash,
+    chain::Chained,
     event::Recorded,
     id::{EventId, ExternalId, Name, RunId, SpanId, ThreadId, Title},
     json::Json,
@@ -66,8 +68,9 @@ pub(super) struct Heads<'a> {
     pub owner_id: Vec<&'a str>,
     pub status_before: Vec<&'a str>,
     pub status: Vec<&'a str>,
-    /// Null if the events may get later numbers.
-    pub seq_before: Vec<Option<i64>>,
+    pub seq_before: Vec<i64>,
+    /// False if the events may get later numbers.
+    pub is_exact: Vec<bool>,
     pub events: Vec<i64>,
     pub last_index: Vec<i64>,
     pub output: Vec<Option<&'a str>>,
@@ -85,7 +88,8 @@ impl<'a> Heads<'a> {
             heads.owner_id.push(write.owner_id.as_str());
             heads.status_before.push(write.status_before.as_str());
             heads.status.push(write.head.status.as_str());
-            heads.seq_before.push(write.is_exact.then(|| write.seq_before.get()));
+            heads.seq_before.push(write.seq_before.get());
+            heads.is_exact.push(write.is_exact);
             heads.events.push(write.head.last_seq.get() - write.seq_before.get());
             heads.last_index.push(write.last_index as i64);
             heads.output.push(write.head.output.as_ref().map(Json::as_str));
@@ -95,6 +99,38 @@ impl<'a> Heads<'a> {
             heads.last_event_at.push(write.head.last_event_at);
         }
         heads
+    }
+}
+
+/// The links of a batch, and what it takes to make them again after other ones.
+#[derive(Default)]
+pub(super) struct Chain<'a> {
+    /// Of each event, 32 bytes.
+    pub links: Vec<u8>,
+    /// Of each event the content, 32 bytes, run by run in the order of the heads.
+    pub contents: Vec<u8>,
+    /// Where the contents of each head begin, counted from 1.
+    pub first: Vec<i32>,
+    pub link_before: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn of(batch: &'a Batch) -> Self {
+        let mut chain = Self { contents: vec![0; 32 * batch.chain.len()], ..Self::default() };
+        let (mut places, mut place) = (HashMap::new(), 0);
+        for head in &batch.heads {
+            places.insert(head.run_id, place);
+            chain.first.push(32 * place as i32 + 1);
+            chain.link_before.push(head.link_before.as_ref().map(Hash::as_bytes));
+            place += (head.head.last_seq.get() - head.seq_before.get()) as usize;
+        }
+        for (event, Chained { content, link }) in batch.events.iter().zip(&batch.chain) {
+            chain.links.extend_from_slice(link.as_bytes());
+            let place = places.get_mut(&event.run_id).expect("every event of a batch has a head");
+            chain.contents[32 * *place..][..32].copy_from_slice(content.as_bytes());
+            *place += 1;
+        }
+        chain
     }
 }
 

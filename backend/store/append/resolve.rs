@@ -1,10 +1,13 @@
 //! What became of a batch whose commit got no answer.
 
-use super::{Appender, Batch, Committed, LaneState};
+use std::collections::HashMap;
+
+use super::{Appender, Batch, Committed, LaneState, Shift};
 use crate::{
     domain::{
+        artifact::Hash,
         history::Tag,
-        id::{EventId, RunId, Seq},
+        id::{EventId, Seq},
     },
     store::Error,
 };
@@ -44,7 +47,7 @@ impl Appender {
         .await?;
         let Some(first_position) = found.map(|row| row.position) else { return Ok(None) };
         let rows = sqlx::query!(
-            r#"select run_id, seq, at, type as "event_type", payload::text as "payload!" from store.run_event
+            r#"select run_id, seq, at, type as "event_type", payload::text as "payload!", link from store.run_event
                where lane = $1 and position >= $2 order by position limit $3"#,
             self.lane,
             first_position,
@@ -52,8 +55,8 @@ impl Appender {
         )
         .fetch_all(&mut self.connection)
         .await?;
-        let mut shifts: Vec<(RunId, i64)> = Vec::new();
-        for ((row, event), payload) in rows.iter().zip(&batch.events).zip(&payloads) {
+        let mut shifts = HashMap::new();
+        for (((row, event), chained), payload) in rows.iter().zip(&batch.events).zip(&batch.chain).zip(&payloads) {
             let same = row.run_id == event.run_id.uuid()
                 && row.at == event.at
                 && row.event_type == event.event_type.as_str()
@@ -61,11 +64,13 @@ impl Appender {
             if !same {
                 return Ok(None);
             }
-            let shift = row.seq - event.seq.unwrap_or_default().get();
-            if shift != 0 && !shifts.contains(&(event.run_id, shift)) {
-                shifts.push((event.run_id, shift));
+            let by = row.seq - event.seq.unwrap_or_default().get();
+            let link = row.link.as_deref().and_then(Hash::from_bytes).filter(|link| *link != chained.link);
+            if let Some(link) = link {
+                shifts.insert(event.run_id, Shift { run_id: event.run_id, by, link });
             }
         }
+        let shifts = shifts.into_values().collect();
         Ok((rows.len() == batch.events.len()).then_some(Committed { first_position, shifts }))
     }
 }

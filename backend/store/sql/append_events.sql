@@ -8,6 +8,10 @@
 --
 -- A run's seqs continue from where its head stands now, not from where its writer last saw it. What the writer decided
 -- by is the status, and for numbered events the last seq; a head that differs in these undoes the statement.
+--
+-- The chain: $61 the link of each event after the link that its writer knew, $62 the contents of the events run by run, 32
+-- bytes each; of each head $63 whether its events get these seqs or none, $64 the link its writer knew, $65 where its
+-- contents begin, from 1. Where another writer came first, the links are made again from where the head stands now.
 with recursive claimed as (
     update store.lane
     set position = position + $4
@@ -15,9 +19,10 @@ with recursive claimed as (
     returning position - $4 as before
 ), head as (
     select * from unnest($16::uuid[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::text[],
-                         $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $47::text[])
+                         $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $47::text[], $63::boolean[],
+                         $64::bytea[], $65::int[])
         as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
-              last_event_at, owner_id)
+              last_event_at, owner_id, is_exact, link_before, first)
 ), birth as (
     select * from unnest($27::uuid[], $28::text[], $29::uuid[], $30::uuid[], $31::smallint[], $32::text[], $33::text[],
                          $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[],
@@ -42,14 +47,14 @@ with recursive claimed as (
         (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
          origin_chat, origin_user, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
          last_position, output, error, started_at, ended_at, last_event_at, external_id, ttl_s, imported_at, calls, input_tokens,
-         cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd, unpriced_calls)
+         cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd, unpriced_calls, link)
     select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
            b.origin_channel, b.origin_chat, b.origin_user, b.trace_id, b.title, b.input::json, b.metadata::json,
            array(select json_array_elements_text(b.tags::json)), b.lease_ms, b.request_hash, b.created_at, h.status,
            h.events, c.before + 1 + h.last_index, h.output::json, h.error::json, h.started_at, h.ended_at, h.last_event_at,
            b.external_id, b.ttl_s, b.imported_at, coalesce(s.calls, 0), coalesce(s.input_tokens, 0), coalesce(s.cached_tokens, 0),
            coalesce(s.cache_write_tokens, 0), coalesce(s.output_tokens, 0), coalesce(s.reasoning_tokens, 0),
-           coalesce(s.cost_usd, 0), coalesce(s.unpriced_calls, 0)
+           coalesce(s.cost_usd, 0), coalesce(s.unpriced_calls, 0), substr($61::bytea, 32 * h.last_index::int + 1, 32)
     from claimed c cross join birth b join head h using (run_id) left join spent s using (run_id)
     -- In the order of the index that other lanes insert into as well.
     order by b.owner_id collate "C", b.external_id collate "C"
@@ -91,15 +96,24 @@ with recursive claimed as (
         cache_write_tokens = r.cache_write_tokens + coalesce(s.cache_write_tokens, 0),
         output_tokens = r.output_tokens + coalesce(s.output_tokens, 0),
         reasoning_tokens = r.reasoning_tokens + coalesce(s.reasoning_tokens, 0), cost_usd = r.cost_usd + coalesce(s.cost_usd, 0),
-        unpriced_calls = r.unpriced_calls + coalesce(s.unpriced_calls, 0)
+        unpriced_calls = r.unpriced_calls + coalesce(s.unpriced_calls, 0), link_before = r.link,
+        link = case when r.last_seq = h.seq_before and r.link is not distinct from h.link_before
+                    then substr($61::bytea, 32 * h.last_index::int + 1, 32)
+                    else substr(store.links(r.link, r.run_id, r.last_seq, substr($62::bytea, h.first, 32 * h.events::int)),
+                                32 * h.events::int - 31) end
     from claimed c cross join head h left join spent s using (run_id)
-    where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before and (h.seq_before is null or r.last_seq = h.seq_before)
-    returning r.run_id, r.last_seq - h.events as seq_before
+    where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before and (r.last_seq = h.seq_before or not h.is_exact)
+    returning r.run_id, r.last_seq - h.events as seq_before,
+              case when r.link <> substr($61::bytea, 32 * h.last_index::int + 1, 32)
+                   then store.links(r.link_before, r.run_id, r.last_seq - h.events, substr($62::bytea, h.first, 32 * h.events::int))
+                   end as links
 ), inserted as (
     insert into store.run_event
-        (run_id, seq, lane, position, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload)
+        (run_id, seq, lane, position, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload,
+         link)
     select e.run_id, coalesce(m.seq_before, 0) + e.nth, $1, c.before + e.n, e.owner_id, e.type, e.role, e.agent, e.span_id,
-           e.parent_span_id, e.event_id, e.at, e.payload::json
+           e.parent_span_id, e.event_id, e.at, e.payload::json,
+           coalesce(substr(m.links, 32 * e.nth::int - 31, 32), substr($61::bytea, 32 * e.n::int - 31, 32))
     from claimed c
     cross join unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
                       $12::text[], $13::text[], $14::timestamptz[], $15::text[])
@@ -132,7 +146,7 @@ with recursive claimed as (
     cross join generate_series(greatest((c.before + 1) / 512, o.noted + 1), (c.before + $4) / 512) as p (piece)
     on conflict do nothing
 )
-select c.before as "before!", m.run_id, m.seq_before,
+select c.before as "before!", m.run_id, m.seq_before, m.links,
        case when (select count(*) from moved) + (select count(*) from born) < cardinality($16::uuid[])
             then store.refuse_stale_head() end as refused
 from claimed c left join moved m on true

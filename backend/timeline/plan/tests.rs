@@ -47,7 +47,7 @@ fn event(event_type: &str, key: Option<&str>) -> NewEvent {
 fn head(status: Status, last_seq: i64) -> StoredHead {
     let mut head = Head::unborn(DateTime::UNIX_EPOCH);
     (head.status, head.last_seq) = (status, Seq::new(last_seq).unwrap());
-    StoredHead { head, owner_id: OwnerId::trusted("o"), request_hash: Vec::new() }
+    StoredHead { head, owner_id: OwnerId::trusted("o"), request_hash: Vec::new(), link: None }
 }
 
 fn plan_of(

@@ -23,7 +23,7 @@ pub fn lists() -> Rows {
         ("name in a timeline", vec![bytes(SPAN_NAME_BYTES_MAX)]),
         ("names in each table of a timeline's `summary`", vec![n(SUMS_MAX)]),
         (
-            "timelines made or sent at once in a process",
+            "timelines, searches and pages of the index made or sent at once in a process",
             vec![n(TIMELINES_MAX), n(TIMELINES_OWN_MAX), s(TIMELINE_WAIT_MS_MAX)],
         ),
         ("models in the usage of a run; own prices", vec![n(MODELS_MAX), n(PRICES_MAX)]),
@@ -63,6 +63,14 @@ pub fn lists() -> Rows {
             ],
         ),
         ("words of one event that can be found", vec![n(EVENT_WORDS_MAX)]),
+        (
+            "verification of a run",
+            vec![
+                format!("{} events", n(VERIFY_EVENTS_MAX)),
+                bytes(VERIFY_BYTES_MAX),
+                format!("{} faults", n(VERIFY_FAULTS_MAX)),
+            ],
+        ),
         (
             "search in the events of a run",
             vec![

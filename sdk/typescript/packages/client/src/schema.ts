@@ -397,6 +397,11 @@ export interface components {
             /** @description The principal's, by name. */
             runners: components["schemas"]["Runner"][];
         };
+        /**
+         * @description What is wrong with a stored log.
+         * @enum {string}
+         */
+        FaultKind: "removed" | "altered" | "unlinked" | "added" | "head" | "status" | "owner" | "sealed";
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */
@@ -540,6 +545,27 @@ export interface components {
             /** @description As the producer names it; null when it names none. */
             model?: string | null;
         };
+        /** @description An event that is not as it was written. */
+        NamedFault: {
+            detail: string;
+            kind: components["schemas"]["FaultKind"];
+            /** Format: int64 */
+            seq: number;
+        };
+        /** @description A seal that names a run. */
+        NamedSeal: {
+            at: string;
+            /** @description The public key that signed it; null if none did, or the signature is wrong. */
+            key?: string | null;
+            /**
+             * Format: int64
+             * @description Where the run stood.
+             */
+            last_seq: number;
+            /** Format: int64 */
+            number: number;
+            sha256: string;
+        };
         /** @description A one-time code. It is shown only here. */
         NewCode: {
             channel: string;
@@ -590,10 +616,10 @@ export interface components {
             user?: string | null;
         };
         /**
-         * @description What became of a message.
+         * @description What verification found.
          * @enum {string}
          */
-        Outcome: "accepted" | "filtered" | "queued";
+        Outcome: "verified" | "altered" | "uncovered" | "partial";
         /** @description An artifact in the list of all runs. */
         OwnedArtifact: components["schemas"]["RunArtifact"] & {
             agent?: string | null;
@@ -1325,6 +1351,32 @@ export interface components {
             line: number;
             name: string;
             reason: string;
+        };
+        /** @description The verification of a run. */
+        Verification: {
+            /**
+             * Format: int64
+             * @description The last seq that was checked: send it back as `after` while `state` is `partial`.
+             */
+            checked_to: number;
+            /**
+             * Format: int64
+             * @description The first of the checked events that has a link; null if there is none.
+             */
+            covered_from?: number | null;
+            /** @description At most 20. */
+            faults: components["schemas"]["NamedFault"][];
+            /** @description The link of the run's last event, SHA-256 in hexadecimal digits; null if it has none. */
+            head?: string | null;
+            /**
+             * Format: int64
+             * @description The last seq of the run.
+             */
+            last_seq: number;
+            /** Format: uuid */
+            run_id: string;
+            seal?: components["schemas"]["NamedSeal"] | null;
+            state: components["schemas"]["Outcome"];
         };
         View: {
             columns: components["schemas"]["ViewColumn"][];

@@ -1,0 +1,159 @@
+//! Whether a run's log is as it was written.
+
+use std::time::Duration;
+
+use axum::{Json as Reply, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Caller, Query, RunPath},
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        chain::{Fault, FaultKind, Walk},
+        id::Seq,
+        limits::{TIMELINE_WAIT_MS_MAX, VERIFY_BYTES_MAX, VERIFY_EVENTS_MAX},
+        principal::Scope,
+    },
+    store::chain::LastSeal,
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(verify))
+}
+
+/// What verification found.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum VerificationState {
+    /// Every event from `covered_from` on is as it was written.
+    Verified,
+    /// `faults` names the events that are not.
+    Altered,
+    /// The log is older than the chain, and nothing can be said.
+    Uncovered,
+    /// As far as `checked_to` it is as it was written: go on with `after`.
+    Partial,
+}
+
+/// The verification of a run.
+#[derive(Debug, Serialize, ToSchema)]
+struct Verification {
+    run_id: uuid::Uuid,
+    state: VerificationState,
+    /// The last seq that was checked: send it back as `after` while `state` is `partial`.
+    checked_to: i64,
+    /// The last seq of the run.
+    last_seq: i64,
+    /// The first of the checked events that has a link; null if there is none.
+    covered_from: Option<i64>,
+    /// The link of the run's last event, SHA-256 in hexadecimal digits; null if it has none.
+    head: Option<String>,
+    /// At most 20.
+    faults: Vec<NamedFault>,
+    /// The newest seal that names the run; null if there is none.
+    seal: Option<NamedSeal>,
+}
+
+/// An event that is not as it was written.
+#[derive(Debug, Serialize, ToSchema)]
+struct NamedFault {
+    seq: i64,
+    kind: FaultKind,
+    detail: &'static str,
+}
+
+/// A seal that names a run.
+#[derive(Debug, Serialize, ToSchema)]
+struct NamedSeal {
+    number: i64,
+    at: String,
+    sha256: String,
+    /// Where the run stood.
+    last_seq: i64,
+    /// The public key that signed it; null if none did, or the signature is wrong.
+    key: Option<String>,
+}
+
+impl From<&Fault> for NamedFault {
+    fn from(fault: &Fault) -> Self {
+        Self { seq: fault.seq.get(), kind: fault.kind, detail: fault.kind.detail() }
+    }
+}
+
+impl From<LastSeal> for NamedSeal {
+    fn from(seal: LastSeal) -> Self {
+        let signature = seal.signature.filter(|signature| signature.is_of(seal.sha256));
+        Self {
+            number: seal.number,
+            at: seal.at,
+            sha256: seal.sha256.to_string(),
+            last_seq: seal.last_seq.get(),
+            key: signature.map(|signature| signature.key),
+        }
+    }
+}
+
+/// Verify that a run's log is as it was written.
+///
+/// One request checks 20 000 events and 16 MiB of payloads at most; while `state` is `partial`, ask again with `after`.
+#[utoipa::path(get, operation_id = "verify_run", path = "/api/runs/{run_id}/verify", tag = "runs", params(("run_id" = uuid::Uuid, Path),
+    ("after" = Option<i64>, Query, description = "The seq after which to check, default 0")),
+    responses((status = 200, body = Verification, description = "What was found"), (status = 400, body = Problem, description = "Invalid"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 429, body = Problem, description = "`busy`")))]
+async fn verify(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    query: Query,
+) -> Result<Reply<Verification>, Problem> {
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
+    let after = Seq::new(query.number("after", 0, 0, i64::MAX)?).unwrap_or_default();
+    // What is read and computed is of the same order as for a timeline.
+    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
+    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
+    let _turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many runs are being verified"))?;
+    let chains = server.timeline.store().chains();
+    let mut walk = if after == Seq::ZERO {
+        Walk::new(run)
+    } else {
+        let absent = || Problem::new(Code::InvalidRequest, "the run has no event with this seq").field("after");
+        Walk::after(run, after, chains.link_at(owner, run, after).await?.ok_or_else(absent)?)
+    };
+    let (mut events, mut bytes) = (0, 0);
+    let (head, complete) = loop {
+        let page = chains.page(owner, run, walk.checked_to).await?.ok_or_else(Problem::not_found)?;
+        page.events.iter().for_each(|stored| walk.take(stored, owner.as_str()));
+        (events, bytes) = (events + page.events.len() as i64, bytes + page.bytes);
+        if page.complete || events >= VERIFY_EVENTS_MAX || bytes >= VERIFY_BYTES_MAX {
+            break (page.head, page.complete);
+        }
+    };
+    if complete {
+        walk.finish(&head);
+    }
+    let (seal, fault) = chains.sealed(owner, run).await?;
+    fault.into_iter().for_each(|fault| walk.note(fault));
+    let faults: Vec<NamedFault> = walk.faults().iter().map(NamedFault::from).collect();
+    let state = match (faults.is_empty(), complete, walk.covered_from) {
+        (false, ..) => VerificationState::Altered,
+        (true, false, _) => VerificationState::Partial,
+        (true, true, None) => VerificationState::Uncovered,
+        (true, true, Some(_)) => VerificationState::Verified,
+    };
+    Ok(Reply(Verification {
+        run_id: run.uuid(),
+        state,
+        checked_to: walk.checked_to.get(),
+        last_seq: head.last_seq.get(),
+        covered_from: walk.covered_from.map(Seq::get),
+        head: head.link.map(|link| link.to_string()),
+        faults,
+        seal: seal.map(NamedSeal::from),
+    }))
+}

@@ -616,10 +616,10 @@ export interface components {
             user?: string | null;
         };
         /**
-         * @description What verification found.
+         * @description What became of a message.
          * @enum {string}
          */
-        Outcome: "verified" | "altered" | "uncovered" | "partial";
+        Outcome: "accepted" | "filtered" | "queued";
         /** @description An artifact in the list of all runs. */
         OwnedArtifact: components["schemas"]["RunArtifact"] & {
             agent?: string | null;
@@ -1376,8 +1376,13 @@ export interface components {
             /** Format: uuid */
             run_id: string;
             seal?: components["schemas"]["NamedSeal"] | null;
-            state: components["schemas"]["Outcome"];
+            state: components["schemas"]["VerificationState"];
         };
+        /**
+         * @description What verification found.
+         * @enum {string}
+         */
+        VerificationState: "verified" | "altered" | "uncovered" | "partial";
         View: {
             columns: components["schemas"]["ViewColumn"][];
             description: string;

@@ -268,6 +268,7 @@ export const looked: readonly Looked[] = [
     ready: async (page) => {
       await heading(page, "Settings");
       await page.keyboard.press("Control+k");
+      await expect(page.getByRole("combobox", { name: "Pages, runs and commands" })).toBeFocused();
       await page.keyboard.type("plan");
       await expect(page.getByRole("option", { name: /Plan a weekend/ }).first()).toBeVisible();
     },

@@ -61,6 +61,8 @@ export async function known(producer: Producer): Promise<Known> {
 }
 
 const sql = (query: string, rest = "") => `/sql?q=${encodeURIComponent(query)}${rest}`;
+/** The query of a link is run by its reader. */
+const runIt = (page: Page) => page.getByRole("button", { name: "Run", exact: true }).click();
 const slow =
   "select name, count(*) as calls, round(max(duration_ms)) as longest_ms from tool_calls group by name order by 3 desc";
 
@@ -214,14 +216,27 @@ export const looked: readonly Looked[] = [
     name: "sql",
     isShown: true,
     path: () => sql(slow),
-    ready: (page) => expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "5"),
+    ready: async (page) => {
+      await runIt(page);
+      await expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "5");
+    },
   },
   {
     name: "sql-chart",
     path: () => sql(slow, "&view=chart&side=examples"),
-    ready: (page) => expect(page.getByRole("group", { name: "calls by name" })).toBeVisible(),
+    ready: async (page) => {
+      await runIt(page);
+      await expect(page.getByRole("group", { name: "calls by name" })).toBeVisible();
+    },
   },
-  { name: "sql-error", path: () => sql("select nope"), ready: (page) => expect(page.getByRole("alert")).toContainText("nope") },
+  {
+    name: "sql-error",
+    path: () => sql("select nope"),
+    ready: async (page) => {
+      await runIt(page);
+      await expect(page.getByRole("alert")).toContainText("nope");
+    },
+  },
   {
     name: "insights",
     isShown: true,

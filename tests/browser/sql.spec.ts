@@ -54,6 +54,8 @@ test("a query is a link, a file, a chart, and is remembered", async ({ page, con
   for (const agent of ["planner", "planner", "coder"]) await producer.createRun({ agent });
   const text = "select agent, count(*) as runs from runs group by 1 order by 2 desc";
   await page.goto(`${server.url}/sql?q=${encodeURIComponent(text)}`);
+  await expect(query(page)).toHaveValue(text);
+  await page.keyboard.press("Control+Enter");
   await expect(page.locator(rows)).toHaveAttribute("data-rows", "2");
   await expect(page.getByRole("row").nth(1)).toContainText("planner");
 
@@ -78,6 +80,7 @@ test("a query is a link, a file, a chart, and is remembered", async ({ page, con
   const link = await page.evaluate(() => navigator.clipboard.readText());
   await page.goto("about:blank");
   await page.goto(link);
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.getByRole("group", { name: "runs by agent" })).toBeVisible();
 
   await page.getByRole("tab", { name: "History" }).click();
@@ -106,7 +109,46 @@ test("texts of a result are texts, whatever they are", async ({ page, server }) 
   await page.goto(
     `${server.url}/sql?q=${encodeURIComponent(`select '${evil}' as "${evil}", '{"a":"${evil}"}'::json as j`)}`,
   );
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.getByRole("cell", { name: evil, exact: true })).toBeVisible();
   await page.getByTitle("Show all").click();
   await expect(page.getByRole("dialog")).toContainText(evil);
+});
+
+test("the query of a link is run by its reader, not by the link; a reload and the way back run it again", async ({
+  page,
+  server,
+}) => {
+  let asked = 0;
+  page.on("request", (request) => (asked += Number(request.url().endsWith("/api/sql"))));
+  const [first, second] = ["select 1 as one", "select generate_series(1, 2) as two"];
+  const address = (text: string) => `/sql?q=${encodeURIComponent(text)}`;
+  const unasked = page.getByText("A link's query is not run by itself.");
+  await page.goto(server.url + address(first));
+  await expect(query(page)).toHaveValue(first);
+  await expect(unasked).toBeVisible();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await expect(page.locator(rows)).toHaveAttribute("data-rows", "1");
+  await page.reload();
+  await expect(page.locator(rows)).toHaveAttribute("data-rows", "1");
+  expect(asked).toBe(2);
+
+  // As one in what an agent wrote.
+  await page.evaluate((href) => {
+    const link = document.createElement("a");
+    link.href = href;
+    document.body.append(link);
+    link.click();
+  }, address(second));
+  await expect(query(page)).toHaveValue(second);
+  await expect(unasked).toBeVisible();
+  await expect(page.locator(rows)).toHaveCount(0);
+  expect(asked).toBe(2);
+  await page.goBack();
+  await expect(query(page)).toHaveValue(first);
+  await expect(page.locator(rows)).toHaveAttribute("data-rows", "1");
+  expect(asked).toBe(3);
+  await page.goForward();
+  await expect(unasked).toBeVisible();
+  expect(asked).toBe(3);
 });

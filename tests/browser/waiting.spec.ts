@@ -55,6 +55,7 @@ test("the time that a person thought is told apart, and is not the tool's in the
 
   const query = "select name, duration_ms::int, waiting_ms::int >= 10000 as has_waited from tool_calls order by 1";
   await page.goto(`${server.url}/sql?q=${encodeURIComponent(query)}`);
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "2");
   await expect(page.getByRole("row", { name: /book/ })).toContainText(/1,?000\s*true/);
 });

@@ -12,7 +12,7 @@ class Router {
   readonly #kept = new Map<string, unknown>();
 
   constructor() {
-    history.replaceState({ place: this.place }, "");
+    history.replaceState({ ...history.state, place: this.place }, "");
   }
 
   get route() {

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { expect, test } from "./fixtures.ts";
+import { encoded } from "./png.ts";
 import { image, upload } from "./stock.ts";
 
 test("the artifacts of all runs are a gallery that is narrowed, opened by its address and downloaded", async ({
@@ -52,4 +53,21 @@ test("an artifact that is a page is shown as the text that it is", async ({ page
   await expect(page.locator("[data-artifact]").filter({ hasText: "broken.png" })).toContainText("png");
   await page.getByRole("button", { name: "Open evil.svg" }).click();
   await expect(page.getByRole("dialog")).toContainText(evil);
+});
+
+test("an image of more pixels than a page has memory for is offered as a file", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Bomb" });
+  const bomb = encoded(30_000, 30_000, new Uint8Array(90_001));
+  await upload(producer, run_id, "bomb.png", "image/png", bomb);
+  await upload(producer, run_id, "chart.png", "image/png", image());
+  await page.goto(`${server.url}/artifacts`);
+  const card = (name: string) => page.locator("[data-artifact]").filter({ hasText: name });
+  await expect(card("chart.png").locator("canvas")).toBeVisible();
+  await expect(card("bomb.png").locator("canvas")).toHaveCount(0);
+  await page.getByRole("button", { name: "Open bomb.png" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByRole("alert")).toHaveText("It has too many pixels to be shown. Download it.");
+  const saved = page.waitForEvent("download");
+  await dialog.getByRole("button", { name: "Download" }).click();
+  expect(await readFile(await (await saved).path())).toEqual(bomb);
 });

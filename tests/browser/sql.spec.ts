@@ -104,6 +104,17 @@ test("an example is asked by one click, and a long result is turned by pages", a
   await expect(page.locator(rows)).toContainText("100 rows, and there are more");
 });
 
+test("numbers have all their digits, in the table and in the file", async ({ page, server }) => {
+  await page.goto(`${server.url}/sql`);
+  const [id, part] = ["9007199254740993", "0.1234567890123456789"];
+  await query(page).fill(`select ${id}::int8 as id, ${part}::numeric as part, 3::int8 as few, '{"a":1.50}'::json as j`);
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await expect(page.getByRole("cell")).toHaveText(["1", id, part, "3", '{"a":1.5}']);
+  const saved = page.waitForEvent("download");
+  await page.getByRole("button", { name: "CSV" }).click();
+  expect(await readFile(await (await saved).path(), "utf8")).toContain(`${id},${part},3,`);
+});
+
 test("texts of a result are texts, whatever they are", async ({ page, server }) => {
   const evil = "<img src=x onerror=alert(1)>";
   await page.goto(

@@ -15,8 +15,25 @@ const path = "/api/sql";
 export const guide = (signal?: AbortSignal): Promise<Guide> =>
   transport.json<Guide>(`${path}/schema`, { signal });
 
-export const ask = (query: string, rows_max: number, signal?: AbortSignal): Promise<QueryResult> =>
-  transport.json<QueryResult>(path, { method: "POST", body: { query, rows_max }, signal });
+export async function ask(query: string, rows_max: number, signal?: AbortSignal): Promise<QueryResult> {
+  const response = await transport.call(path, { method: "POST", body: { query, rows_max }, signal });
+  return resultOf(await response.text());
+}
+
+/** Columns of these have more digits than a number of JavaScript. */
+const exact = new Set(["int8", "numeric"]);
+
+/** Numbers of such columns that would lose digits are texts of them, where the browser tells how they are written. */
+function resultOf(text: string): QueryResult {
+  const result = JSON.parse(text) as QueryResult;
+  const places = result.columns.flatMap(({ type }, at) => (exact.has(type) ? [at] : []));
+  if (places.length === 0) return result;
+  const asWritten = (_: string, value: unknown, { source }: { source?: string } = {}) =>
+    typeof value === "number" && source !== undefined && source !== String(value) ? source : value;
+  const { rows } = JSON.parse(text, asWritten) as QueryResult;
+  result.rows.forEach((row, at) => places.forEach((place) => (row[place] = rows[at]?.[place])));
+  return result;
+}
 
 /** The same result as a file, made by the server. */
 export async function askCsv(query: string, rows_max: number, signal?: AbortSignal): Promise<Blob> {

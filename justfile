@@ -167,6 +167,11 @@ bench-message *args: postgres python
     .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
     RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
 
+# What it costs to save 500 messages that are being written, for readers of another server (release build; two minutes).
+bench-texts *args: postgres python
+    cargo build --release --bin runreel
+    RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres .tools/python/bin/python benches/texts.py --server target/release/runreel {{ args }}
+
 # Reading a run in each protocol, side by side (release build; two minutes).
 bench-faces *args: postgres python
     cargo build --release --bin runreel

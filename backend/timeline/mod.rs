@@ -151,8 +151,7 @@ impl Timeline {
         let stop = supervisor.stop().clone();
         let lanes = standing.tail.lanes().map(|(lane, _)| start_lane(lane, &parts, &supervisor)).collect();
         let process = ids.uuid().simple().to_string();
-        let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone());
-        texts.start(&supervisor);
+        let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone()).start(&supervisor);
         let relay = relay::Relay { forks, texts: texts.clone(), process };
         supervisor.keep("relay, sending", {
             let (relay, wakeup, stop) = (relay.clone(), parts.wakeup.clone(), stop.clone());

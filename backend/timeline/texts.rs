@@ -64,7 +64,8 @@ impl Texts {
         Self { parts: Parts { store, gate, contexts, process }, asks, asked: Arc::new(Mutex::new(asked)) }
     }
 
-    pub(super) fn start(&self, supervisor: &Supervisor) {
+    /// Starts its tasks; they end when `supervisor` stops.
+    pub(super) fn start(self, supervisor: &Supervisor) -> Self {
         let stop = supervisor.stop();
         supervisor.keep("open texts, saving", {
             let (parts, stop) = (self.parts.clone(), stop.clone());
@@ -84,6 +85,7 @@ impl Texts {
                 async move { _ = stop.run_until_cancelled(parts.sweep()).await }
             }
         });
+        self
     }
 
     /// Another process has saved texts of these runs.

@@ -3,11 +3,14 @@
 //! Whoever adds to a text only marks it; at intervals one task takes what was marked, of each principal in turn and up to
 //! a bound, and saves it. Only the pieces that changed are saved: the last one, which still grows, and those after it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use uuid::Uuid;
 
-use super::{OpenTexts, Origin};
+use super::{OpenTexts, Origin, Text};
 use crate::{
     domain::{
         context::RunContext,
@@ -197,10 +200,10 @@ impl OpenTexts {
     }
 
     /// A text of this process, if it is still open.
-    fn saving(&mut self, key: &TextKey) -> Option<(std::sync::Arc<super::Text>, &mut Saving)> {
+    fn saving(&mut self, key: &TextKey) -> Option<(Arc<Text>, &mut Saving)> {
         let span = self.span_mut(key.run_id, &key.span_id)?;
         match &mut span.origin {
-            Origin::Here(saving) if saving.text_id == key.text_id => Some((std::sync::Arc::clone(&span.text), saving)),
+            Origin::Here(saving) if saving.text_id == key.text_id => Some((Arc::clone(&span.text), saving)),
             _ => None,
         }
     }

@@ -104,8 +104,7 @@ pub(super) async fn build(
     keep(&supervisor, "retention", retention.clone(), Retention::run);
     keep(&supervisor, "pricing", Pricing::new(store.clone(), prices), Pricing::run);
     keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
-    let indexer = Indexer { store: store.clone(), clock: plan.clock.clone(), poll };
-    keep(&supervisor, "indexer", indexer, Indexer::run);
+    keep(&supervisor, "indexer", Indexer { store: store.clone(), clock: plan.clock.clone(), poll }, Indexer::run);
     keep(&supervisor, "sealer", plan.sealer()?, Sealer::run);
     keep(&supervisor, "channels", channels.clone(), Channels::run);
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {

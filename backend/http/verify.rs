@@ -128,7 +128,9 @@ async fn verify(
     let (mut events, mut bytes) = (0, 0);
     let (head, complete) = loop {
         let page = chains.page(owner, run, walk.checked_to).await?.ok_or_else(Problem::not_found)?;
-        page.events.iter().for_each(|stored| walk.take(stored, owner.as_str()));
+        for stored in &page.events {
+            walk.take(stored, owner.as_str());
+        }
         (events, bytes) = (events + page.events.len() as i64, bytes + page.bytes);
         if page.complete || events >= VERIFY_EVENTS_MAX || bytes >= VERIFY_BYTES_MAX {
             break (page.head, page.complete);
@@ -138,7 +140,9 @@ async fn verify(
         walk.finish(&head);
     }
     let (seal, fault) = chains.sealed(owner, run).await?;
-    fault.into_iter().for_each(|fault| walk.note(fault));
+    if let Some(fault) = fault {
+        walk.note(fault);
+    }
     let faults: Vec<NamedFault> = walk.faults().iter().map(NamedFault::from).collect();
     let state = match (faults.is_empty(), complete, walk.covered_from) {
         (false, ..) => VerificationState::Altered,

@@ -290,6 +290,7 @@ impl Appender {
     }
 
     /// The statement for everything; `None` if the lane's epoch or position does not match.
+    #[expect(clippy::too_many_lines, reason = "one value of the statement a line")]
     async fn append_all(
         &mut self,
         (events, heads, chain, calls): (&Events<'_>, &Heads<'_>, &Chain<'_>, Option<&str>),

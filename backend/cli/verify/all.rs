@@ -64,7 +64,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Report {
-    fn fault(&mut self, what: serde_json::Value, text: &str, as_json: bool) -> anyhow::Result<()> {
+    fn fault(&mut self, what: &serde_json::Value, text: &str, as_json: bool) -> anyhow::Result<()> {
         self.faults += 1;
         print(&if as_json { format!("{what}\n") } else { format!("{text}\n") })?;
         Ok(())
@@ -73,7 +73,7 @@ impl Report {
     fn of_run(&mut self, run: RunId, fault: Fault, args: &Args) -> anyhow::Result<()> {
         let Fault { seq, kind } = fault;
         let what = json!({ "run_id": run, "seq": seq, "kind": kind, "detail": kind.detail() });
-        self.fault(what, &format!("{run} seq {seq}: {}", kind.detail()), args.json)
+        self.fault(&what, &format!("{run} seq {seq}: {}", kind.detail()), args.json)
     }
 
     /// `missing` events of a lane are neither there nor removed by their owner or age; there may be too many instead.
@@ -82,11 +82,11 @@ impl Report {
             0.. => format!("lane {lane}: {missing} events are missing that were not removed by their owner or age"),
             ..0 => format!("lane {lane}: {} events are there that this log never numbered", -missing),
         };
-        self.fault(json!({ "lane": lane, "missing": missing }), &text, args.json)
+        self.fault(&json!({ "lane": lane, "missing": missing }), &text, args.json)
     }
 
     fn of_seal(&mut self, number: i64, detail: &str, args: &Args) -> anyhow::Result<()> {
-        self.fault(json!({ "seal": number, "detail": detail }), &format!("seal {number}: {detail}"), args.json)
+        self.fault(&json!({ "seal": number, "detail": detail }), &format!("seal {number}: {detail}"), args.json)
     }
 }
 

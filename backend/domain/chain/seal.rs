@@ -58,7 +58,9 @@ impl Seal {
         hash.update(number.to_be_bytes());
         hash.update(at.timestamp_micros().to_be_bytes());
         hash.update(u32::try_from(positions.len()).unwrap_or(u32::MAX).to_be_bytes());
-        positions.iter().for_each(|position| hash.update(position.to_be_bytes()));
+        for position in &positions {
+            hash.update(position.to_be_bytes());
+        }
         for entry in entries {
             hash.update(entry.run_id.uuid().as_bytes());
             hash.update(entry.last_seq.get().to_be_bytes());

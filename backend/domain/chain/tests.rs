@@ -53,7 +53,9 @@ fn head(log: &[Stored]) -> Head {
 
 fn faults(log: &[Stored], head: &Head) -> Vec<(i64, FaultKind)> {
     let mut walk = Walk::new(run(1));
-    log.iter().for_each(|stored| walk.take(stored, OWNER));
+    for stored in log {
+        walk.take(stored, OWNER);
+    }
     walk.finish(head);
     walk.faults().iter().map(|fault| (fault.seq.get(), fault.kind)).collect()
 }
@@ -82,7 +84,9 @@ fn a_log_of_an_earlier_release_is_covered_from_its_first_link_on() {
     log.splice(0..0, [old(1), old(2)]);
     let head = Head { status: Status::Queued, ..head(&log) };
     let mut walk = Walk::new(run(1));
-    log.iter().for_each(|stored| walk.take(stored, OWNER));
+    for stored in &log {
+        walk.take(stored, OWNER);
+    }
     walk.finish(&head);
     assert_eq!((walk.covered_from, walk.faults().len()), (Seq::new(3), 0));
     // Once there are links, an event without one is not an old one.
@@ -96,9 +100,13 @@ fn a_log_of_an_earlier_release_is_covered_from_its_first_link_on() {
 fn a_walk_that_goes_on_elsewhere_comes_to_the_same_end() {
     let log = log(9);
     let mut walk = Walk::new(run(1));
-    log[..4].iter().for_each(|stored| walk.take(stored, OWNER));
+    for stored in &log[..4] {
+        walk.take(stored, OWNER);
+    }
     let mut walk = Walk::after(run(1), walk.checked_to, log[3].link);
-    log[4..].iter().for_each(|stored| walk.take(stored, OWNER));
+    for stored in &log[4..] {
+        walk.take(stored, OWNER);
+    }
     walk.finish(&head(&log));
     assert_eq!(walk.faults(), []);
 }
@@ -143,7 +151,9 @@ fn edit(log: &mut Vec<Stored>, edit: Edit, at: usize) {
         }
         Edit::Repeat => {
             let mut again = log[at].clone();
-            log[at..].iter_mut().for_each(|stored| stored.event.seq = stored.event.seq.map(Seq::next));
+            for stored in &mut log[at..] {
+                stored.event.seq = stored.event.seq.map(Seq::next);
+            }
             again.event.seq = log[at].event.seq.map(|seq| seq.back(1));
             log.insert(at, again);
         }

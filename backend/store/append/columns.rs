@@ -120,9 +120,9 @@ impl<'a> Chain<'a> {
         let (mut places, mut place) = (HashMap::new(), 0);
         for head in &batch.heads {
             places.insert(head.run_id, place);
-            chain.first.push(32 * place as i32 + 1);
+            chain.first.push(i32::try_from(32 * place + 1).unwrap_or(i32::MAX));
             chain.link_before.push(head.link_before.as_ref().map(Hash::as_bytes));
-            place += (head.head.last_seq.get() - head.seq_before.get()) as usize;
+            place += usize::try_from(head.head.last_seq.get() - head.seq_before.get()).unwrap_or_default();
         }
         for (event, Chained { content, link }) in batch.events.iter().zip(&batch.chain) {
             chain.links.extend_from_slice(link.as_bytes());

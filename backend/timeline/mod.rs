@@ -153,19 +153,11 @@ impl Timeline {
         let process = ids.uuid().simple().to_string();
         let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone()).start(&supervisor);
         let relay = relay::Relay { forks, texts: texts.clone(), process };
-        supervisor.keep("relay, sending", {
-            let (relay, wakeup, stop) = (relay.clone(), parts.wakeup.clone(), stop.clone());
-            move || relay.clone().send_wakeups(wakeup.clone(), stop.clone())
-        });
-        supervisor.keep("relay, receiving", {
-            let stop = stop.clone();
-            move || relay.clone().listen(settings.poll, stop.clone())
-        });
+        relay.start(&supervisor, parts.wakeup.clone(), settings.poll);
         supervisor.keep("marks", {
             let (gate, stop) = (gate.clone(), stop.clone());
             move || marks.clone().keep(gate.clone(), stop.clone())
         });
-        let births = Mutex::new(());
         let shared = Shared {
             store,
             artifacts,
@@ -182,7 +174,7 @@ impl Timeline {
             health,
             volume: settings.volume,
             supervisor: supervisor.clone(),
-            births,
+            births: Mutex::new(()),
             draining,
         };
         let timeline = Self { shared: Arc::new(shared) };

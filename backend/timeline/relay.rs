@@ -21,6 +21,7 @@ use crate::{
         history::LogState,
         listen::{Heard, Notifications},
     },
+    supervise::Supervisor,
 };
 
 /// A piece longer than this is not published event by event: its readers page it themselves.
@@ -53,8 +54,20 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
+    /// Sends and receives until the supervisor stops.
+    pub(super) fn start(self, supervisor: &Supervisor, wakeup: WakeupSender, poll: Duration) {
+        supervisor.keep("relay, sending", {
+            let (relay, stop) = (self.clone(), supervisor.stop().clone());
+            move || relay.clone().send_wakeups(wakeup.clone(), stop.clone())
+        });
+        supervisor.keep("relay, receiving", {
+            let stop = supervisor.stop().clone();
+            move || self.clone().listen(poll, stop.clone())
+        });
+    }
+
     /// Sends this process's wake-ups to the others.
-    pub(crate) async fn send_wakeups(self, wakeup: WakeupSender, stop: CancellationToken) {
+    async fn send_wakeups(self, wakeup: WakeupSender, stop: CancellationToken) {
         let mut tails = wakeup.0.subscribe();
         let work = async {
             loop {
@@ -77,7 +90,7 @@ impl Relay {
     }
 
     /// Publishes what other processes commit, until `stop`.
-    pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
+    async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
             let mut notifications: Option<Notifications> = Box::pin(self.forks.store.notifications()).await.ok();
             let mut next_look = Instant::now() + poll;

@@ -77,5 +77,6 @@ impl Timeline {
 
 /// Whether there may be more silent runs of an owner than were looked for.
 fn is_full(found: &Silent, owner: &OwnerId) -> bool {
-    found.values().filter(|(of, _)| of == owner).nth(STALLED_OWN_ROWS as usize - 1).is_some()
+    let count = found.values().filter(|(of, _)| of == owner).count();
+    i64::try_from(count).is_ok_and(|count| count >= STALLED_OWN_ROWS)
 }

@@ -82,7 +82,7 @@ impl Texts {
             let (parts, stop) = (self.parts.clone(), stop.clone());
             move || {
                 let (parts, stop) = (parts.clone(), stop.clone());
-                async move { _ = stop.run_until_cancelled(parts.sweep()).await }
+                async move { _ = stop.run_until_cancelled(Box::pin(parts.sweep())).await }
             }
         });
         self

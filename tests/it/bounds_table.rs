@@ -26,6 +26,7 @@ fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
         agents::agents(),
         reads(),
         lists::lists(),
+        lists::scans(),
         writes(),
         runners(),
         moves(),

@@ -350,7 +350,7 @@ async fn a_query_that_wants_more_memory_than_it_may_have_fails_alone() {
     assert_eq!(api.post("/api/sql", json!({ "query": "select 1" })).await.expect(200)["rows"], json!([[1]]));
     api.create(json!({})).await;
     assert_eq!(postmaster(data_dir.path()), before);
-    let log = std::fs::read_to_string(data_dir.path().join("postgres.log")).unwrap();
-    assert!(!log.contains("terminated by signal"), "{log}");
+    let said = std::fs::read_to_string(data_dir.path().join("postgres.log")).unwrap();
+    assert!(!said.contains("terminated by signal"), "{said}");
     stop(served).await;
 }

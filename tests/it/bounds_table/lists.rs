@@ -54,6 +54,20 @@ pub fn lists() -> Rows {
         ("line about how a run went", vec![format!("{} characters", n(EXCERPT_CHARS_MAX)), n(EXCERPT_EVENTS_MAX)]),
         ("descendants that a list counts", vec![n(DESCENDANTS_MAX)]),
         ("buckets of a histogram", vec![n(BUCKETS_MAX), n(BUCKETS_DEFAULT)]),
+    ]
+}
+
+/// What reads many events.
+pub fn scans() -> Rows {
+    vec![
+        (
+            "verification of a run",
+            vec![
+                format!("{} events", n(VERIFY_EVENTS_MAX)),
+                bytes(VERIFY_BYTES_MAX),
+                format!("{} faults", n(VERIFY_FAULTS_MAX)),
+            ],
+        ),
         (
             "words of one search",
             vec![
@@ -63,14 +77,6 @@ pub fn lists() -> Rows {
             ],
         ),
         ("words of one event that can be found", vec![n(EVENT_WORDS_MAX)]),
-        (
-            "verification of a run",
-            vec![
-                format!("{} events", n(VERIFY_EVENTS_MAX)),
-                bytes(VERIFY_BYTES_MAX),
-                format!("{} faults", n(VERIFY_FAULTS_MAX)),
-            ],
-        ),
         (
             "search in the events of a run",
             vec![

@@ -196,10 +196,10 @@ async fn a_stranger_at_another_server_sees_nothing() {
     }
     assert_eq!(bob.no_stream(&stream_of(&run), None).await.status, 404);
     // Nobody has it through SQL either.
-    const READERS: &str = "select count(*) from pg_roles
+    let readers = "select count(*) from pg_roles
         where rolname like 'runreel%' and not rolsuper and has_table_privilege(oid, 'store.open_text', 'select')
           and rolname <> 'runreel_writer' and rolname <> current_user";
-    assert_eq!(db.number(READERS).await, 0);
+    assert_eq!(db.number(readers).await, 0);
 }
 
 #[tokio::test]

@@ -4,10 +4,9 @@
 //! security checks the same a second time; no connection is held across anything but its own statement or short
 //! transaction; events are inserted and never changed.
 //!
-//! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
-//! the columns are not already a value; begin with [`Store::scoped`] if it is for an owner; return `Ok(None)` for
-//! absence; run `just sqlx` and commit `.sqlx`. Each noun has a repository, such as [`runs::Runs`] ([`Store::runs`]).
-//! Start reading at [`append`], the one statement that writes the log.
+//! How to add a query: in the file of its noun as `sqlx::query!`, in lower case, after [`Store::scoped`] if it is for an
+//! owner, with `Ok(None)` for absence; then `just sqlx`. Each noun has a repository, such as [`runs::Runs`]
+//! ([`Store::runs`]). Start reading at [`append`], the one statement that writes the log.
 
 #[macro_use]
 mod repository;

@@ -5,8 +5,7 @@
 //! transaction; events are inserted and never changed.
 //!
 //! How to add a query: in the file of its noun as `sqlx::query!`, in lower case, after [`Store::scoped`] if it is for an
-//! owner, with `Ok(None)` for absence; then `just sqlx`. Each noun has a repository, such as [`runs::Runs`]
-//! ([`Store::runs`]). Start reading at [`append`], the one statement that writes the log.
+//! owner, with `Ok(None)` for absence; then `just sqlx`. Each noun has a repository. Start reading at [`append`].
 
 #[macro_use]
 mod repository;

@@ -161,11 +161,15 @@ async def test_both_clients_come_back_to_a_stream_when_they_are_asked_to(
     monkeypatch.setattr(random, "uniform", lambda low, high: low)
     pauses: list[float] = []
 
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-
-    mine, sleep = threading.current_thread(), time.sleep
     # Threads of others go on sleeping.
+    mine, sleep, asleep = threading.current_thread(), time.sleep, asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        if threading.current_thread() is mine:
+            pauses.append(seconds)
+        else:
+            await asleep(seconds)
+
     monkeypatch.setattr(time, "sleep", lambda s: pauses.append(s) if threading.current_thread() is mine else sleep(s))
     with Client(fake.url) as client, monkeypatch.context() as patched:
         fake.refuses(503, "unavailable", Retry_After="60").streams(frame(1) + END)

@@ -36,12 +36,12 @@ async fn a_log_that_is_older_is_covered_from_the_next_event_on() {
     let server = Server::start().await;
     let (id, old) = (eight(&server).await, server.start_run().await);
     server.emit(&old, numbered(1)).await;
-    let older = "update store.run_event set link = null; update store.run set link = null, link_before = null;
-         update store.lane set unlinked_to = position";
-    as_superuser(&server.db, older).await;
     let db = std::sync::Arc::clone(&server.db);
-    // The server that wrote it is another one.
+    // The server that wrote it is another one, which neither linked nor sealed.
     server.stop().await;
+    let older = "update store.run_event set link = null; update store.run set link = null, link_before = null;
+         update store.lane set unlinked_to = position; delete from store.sealed_run; delete from store.seal";
+    as_superuser(&db, older).await;
     let server = setup().on(&db).start().await;
     assert_eq!(verified(&server, &id).await["state"], "uncovered");
     server.emit(&old, numbered(2)).await;

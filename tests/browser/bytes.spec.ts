@@ -40,7 +40,7 @@ test("a run costs less than 20 bytes an event until somebody looks into it", asy
 
   // What is looked at is fetched, and only that.
   const before = wire.received;
-  await page.goto(`${wire.url}/runs/${run_id}?tab=log&sel=10002`);
+  await page.goto(`${wire.url}/runs/${run_id}?tab=log&sel=10003`);
   await expect(page.getByRole("complementary").getByRole("region", { name: "Payload" })).toContainText("x".repeat(200));
   await expectEvents(page, last, 60_000);
   expect(wire.received - before).toBeLessThan(bytes_max);

@@ -53,6 +53,7 @@ test("the figures of a period and of an agent are those of its runs", async ({ p
 
   // What is shown can be asked further.
   await page.getByRole("link", { name: /Open in SQL.*What fails/ }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await expect(page.locator("[data-rows]")).toHaveAttribute("data-rows", "1");
   await expect(page.getByLabel("Query")).toHaveValue(/agent = 'importer'[^]*interval '24 hours'/);
 });

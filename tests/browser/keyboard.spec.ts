@@ -23,6 +23,7 @@ test("the failed call of a run is found, opened and copied, and what is asked is
   );
   await page.goto(server.url);
   await expectState(page, "live");
+  await expect(page.locator("[data-run]")).toHaveCount(1);
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: "Import" })).toBeVisible();

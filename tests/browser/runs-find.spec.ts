@@ -71,6 +71,7 @@ test("a stretch of the histogram is a filter, drawn with the pointer or chosen w
   await expect(rows).toHaveCount(3);
   await page.getByRole("button", { name: /^Remove created/ }).click();
   await expect(rows).toHaveCount(4);
+  await expect(histogram.locator("rect")).toHaveCount(2);
   await histogram.focus();
   await page.keyboard.press("End");
   await expect(histogram).toHaveAttribute("aria-valuetext", /1 failed/);

@@ -23,17 +23,27 @@ demo-chaos *args: postgres faults build
 serve *args: postgres web build
     {{ bin }} serve {{ args }}
 
-# Everything that must pass, from formatting to the browser; at the end, what took how long.
+# Everything that must pass, from formatting to the browser; at the end, what took how long and what failed.
 test:
     #!/usr/bin/env bash
     set -euo pipefail
-    took=$(mktemp)
-    trap 'wait; cat "$took"; rm -f "$took"' EXIT
+    out=$(mktemp -d)
+    report() {
+        wait
+        for failed in "$out"/*.failed; do
+            [ -e "$failed" ] || continue
+            echo "FAILED: $(basename "$failed" .failed). The end of what it printed:"
+            tail -n 80 "${failed%.failed}"
+        done
+        cat "$out/took"
+        rm -rf "$out"
+    }
+    trap report EXIT
     # Time that went by, and time of the processors, of this machine's own programs.
     lane() {
         for step in "$@"; do
             TIMEFORMAT="%5R s %5U s user %5S s system  $step"
-            { time "{{ just_executable() }}" "$step" 2>&3 || { echo "FAILED: $step" >&2; exit 1; }; } 3>&2 2>> "$took"
+            { time "{{ just_executable() }}" "$step" 2>&1 | tee "$out/$step" || { touch "$out/$step.failed"; exit 1; }; } 2>> "$out/took"
         done
     }
     lane postgres web
@@ -44,11 +54,13 @@ test:
     wait "$beside"
     # Each waits for its servers more than it works, but for the linter, which comes when the others have become fewer.
     lane chaos-quick & faults=$!
-    lane python-unit typescript-unit browser & beside=$!
+    lane browser & beside=$!
+    lane python-unit typescript-unit & clients=$!
     lane unit integration lint
     wait "$faults"
     wait "$beside"
-    printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
+    wait "$clients"
+    printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$out/took"
 
 # Build the program (the web UI first: it is compiled in).
 build:

@@ -66,10 +66,12 @@ impl Retention {
     /// Drops the months in which everything is due, then removes the other trees that are due, from a place on; returns
     /// where the next sweep goes on, `None` at the end.
     pub async fn sweep(&self, mut after: Option<EndPlace>) -> Result<Option<EndPlace>, store::Error> {
+        // One moment for all of it: what becomes due meanwhile is the next sweep's, which then finds its whole month due.
+        let now = self.threads.now();
         let mut remover = None;
-        self.drop_months(&mut remover).await?;
+        self.drop_months(&mut remover, now).await?;
         for _ in 0..EXPIRY_STEPS {
-            let found = due(self.store(), &self.policy, self.threads.now(), after).await?;
+            let found = due(self.store(), &self.policy, now, after).await?;
             for tree in &found.trees {
                 if let Err(error) = self.remove(&mut remover, tree).await {
                     // The others can still go, on another connection.
@@ -94,14 +96,13 @@ impl Retention {
         self.threads.store()
     }
 
-    async fn drop_months(&self, remover: &mut Option<Remover>) -> Result<(), store::Error> {
-        let now = self.threads.now();
+    async fn drop_months(&self, remover: &mut Option<Remover>, now: DateTime<Utc>) -> Result<(), store::Error> {
         let Some(before) = horizon(self.store(), &self.policy, now).await? else { return Ok(()) };
         // What was imported a moment ago may still be on its way.
         let before = before.min(now - TimeDelta::seconds(MONTH_SETTLED_S));
         let recent = now - TimeDelta::hours(MONTH_AGE_HOURS);
         for month in self.store().months_before(before.min(recent)).await? {
-            if let Err(error) = self.drop_month(remover, &month, before).await {
+            if let Err(error) = self.drop_month(remover, &month, now, before).await {
                 *remover = None;
                 metrics::counter!("runreel_retention_failures_total").increment(1);
                 let (month, error) = (&month.name, &error as &dyn std::error::Error);
@@ -115,13 +116,14 @@ impl Retention {
         &self,
         remover: &mut Option<Remover>,
         month: &Month,
+        now: DateTime<Utc>,
         before: DateTime<Utc>,
     ) -> Result<(), store::Error> {
         let first = self.store().trees_of_month(month, None, EXPIRY_STEP_ROWS).await?;
-        let is_due = self.is_due(&first)
+        let is_due = self.is_due(&first, now)
             && self.store().month_ended_before(month, before).await?
-            && self.walk_month(month, None).await?
-            && self.walk_month(month, Some(remover)).await?;
+            && self.walk_month(month, now, None).await?
+            && self.walk_month(month, now, Some(remover)).await?;
         if !is_due {
             return Ok(());
         }
@@ -150,11 +152,16 @@ impl Retention {
 
     /// Whether all trees with runs in a month are due; with a connection, what does not go with the month goes now: the
     /// threads of its runs, and trees that reach into another month.
-    async fn walk_month(&self, month: &Month, mut remover: Option<&mut Option<Remover>>) -> Result<bool, store::Error> {
+    async fn walk_month(
+        &self,
+        month: &Month,
+        now: DateTime<Utc>,
+        mut remover: Option<&mut Option<Remover>>,
+    ) -> Result<bool, store::Error> {
         let mut after = None;
         loop {
             let page = self.store().trees_of_month(month, after, EXPIRY_STEP_ROWS).await?;
-            if !self.is_due(&page) {
+            if !self.is_due(&page, now) {
                 return Ok(false);
             }
             if let Some(remover) = &mut remover {
@@ -174,8 +181,7 @@ impl Retention {
         }
     }
 
-    fn is_due(&self, page: &MonthPage) -> bool {
-        let now = self.threads.now();
+    fn is_due(&self, page: &MonthPage, now: DateTime<Utc>) -> bool {
         page.have_ended && page.trees.iter().all(|tree| self.policy.is_due(&tree.age, now))
     }
 

@@ -1,6 +1,6 @@
 //! What a page shows of a long run: its index, and the events somebody looks at.
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc};
 
 use axum::{
     Json as Reply,
@@ -28,10 +28,7 @@ use crate::{
         id::{RunId, Seq, SpanId},
         index::{IndexedEvent, Level},
         json::Json,
-        limits::{
-            EVENT_PAGE_BYTES_MAX, INDEX_PAGE_BYTES_MAX, INDEX_ROWS_DEFAULT, INDEX_ROWS_MAX, SEQS_MAX,
-            TIMELINE_WAIT_MS_MAX,
-        },
+        limits::{EVENT_PAGE_BYTES_MAX, INDEX_PAGE_BYTES_MAX, INDEX_ROWS_DEFAULT, INDEX_ROWS_MAX, SEQS_MAX},
         principal::OwnerId,
         splice::LogPosition,
     },
@@ -170,10 +167,7 @@ pub(super) async fn page(
     let limit = query.number("limit", INDEX_ROWS_DEFAULT, 1, INDEX_ROWS_MAX)?;
     let histories = server.timeline.histories();
     let events = server.timeline.store().events();
-    // What is read and computed is of the same order as for a timeline.
-    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
-    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
-    let _turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many indexes are being computed"))?;
+    let _turn = server.timeline_turn(owner).await?;
     let page = events.page_before(owner, run, before.and_then(Seq::new), limit, INDEX_PAGE_BYTES_MAX).await?;
     let page = page.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;

@@ -79,11 +79,14 @@ use crate::{
     channels::Channels,
     clock::Stopwatch,
     config::{Bounds, CorsOrigin},
-    domain::limits::{
-        BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, REPLIES_OWN_STEPS_MAX, REPLIES_STEPS_MAX, STREAMS_MAX,
-        TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX,
+    domain::{
+        limits::{
+            BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, REPLIES_OWN_STEPS_MAX, REPLIES_STEPS_MAX, STREAMS_MAX,
+            TIMELINE_WAIT_MS_MAX, TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX,
+        },
+        principal::OwnerId,
     },
-    quota::Quota,
+    quota::{Quota, Share},
     rate::Rate,
     retention::Retention,
     runners::Runners,
@@ -192,6 +195,13 @@ impl Server {
             leaving: CancellationToken::new(),
             draining,
         }))
+    }
+
+    /// Waits for a turn at reading a run as a whole: its timeline, or what costs as much.
+    async fn timeline_turn(&self, owner: &OwnerId) -> Result<Share, Problem> {
+        let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
+        let turn = tokio::time::timeout(wait, self.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
+        turn.ok_or_else(|| Problem::new(Code::Busy, "too many whole runs are being read"))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Search in the events of one run. It reads the log itself, so it finds what was committed a moment ago.
 
-use std::time::Duration;
-
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,7 +15,6 @@ use crate::domain::{
     id::Seq,
     limits::{
         HIT_CHARS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, REPLAY_ROWS, RUN_SEARCH_BYTES_MAX, RUN_SEARCH_EVENTS_MAX,
-        TIMELINE_WAIT_MS_MAX,
     },
     principal::Scope,
     search::Search,
@@ -72,10 +69,7 @@ async fn search(
     let search: Search = query.parsed("q")?.ok_or_else(missing)?;
     let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let mut after = Seq::new(query.number("after", 0, 0, i64::MAX)?).unwrap_or_default();
-    // What is read and computed is of the same order as for a timeline.
-    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
-    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
-    let _turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many runs are being searched"))?;
+    let _turn = server.timeline_turn(owner).await?;
     let (mut hits, mut events, mut bytes) = (Vec::new(), 0, 0);
     let events_of = server.timeline.store().events();
     loop {

@@ -1,7 +1,5 @@
 //! The timeline of a run: spans and totals, folded from its events on request.
 
-use std::time::Duration;
-
 use axum::{
     body::Body as ReplyBody,
     extract::State,
@@ -21,7 +19,7 @@ use super::{
 use crate::domain::{
     event::timestamp,
     id::Seq,
-    limits::{REPLAY_ROWS, TIMELINE_WAIT_MS_MAX},
+    limits::REPLAY_ROWS,
     principal::Scope,
     span::{Folded, Span, Summary, Timeline},
 };
@@ -53,9 +51,7 @@ struct RunTimeline {
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
-    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
-    let turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many timelines are being computed"))?;
+    let turn = server.timeline_turn(owner).await?;
     let zero = record.head.started_at.unwrap_or(record.head.created_at);
     let mut timeline = Timeline::new(run, zero);
     let mut after = Seq::ZERO;

@@ -1,7 +1,5 @@
 //! Whether a run's log is as it was written.
 
-use std::time::Duration;
-
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,7 +14,7 @@ use crate::{
     domain::{
         chain::{Fault, FaultKind, Walk},
         id::Seq,
-        limits::{TIMELINE_WAIT_MS_MAX, VERIFY_BYTES_MAX, VERIFY_EVENTS_MAX},
+        limits::{VERIFY_BYTES_MAX, VERIFY_EVENTS_MAX},
         principal::Scope,
     },
     store::chain::LastSeal,
@@ -114,10 +112,7 @@ async fn verify(
 ) -> Result<Reply<Verification>, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     let after = Seq::new(query.number("after", 0, 0, i64::MAX)?).unwrap_or_default();
-    // What is read and computed is of the same order as for a timeline.
-    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
-    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
-    let _turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many runs are being verified"))?;
+    let _turn = server.timeline_turn(owner).await?;
     let chains = server.timeline.store().chains();
     let mut walk = if after == Seq::ZERO {
         Walk::new(run)

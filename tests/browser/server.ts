@@ -1,12 +1,13 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { Client } from "pg";
 
 /** The program that is tested. */
 export const binary = resolve(import.meta.dirname, process.env["RUNREEL_BIN"] ?? "../../target/debug/runreel");
@@ -96,6 +97,21 @@ export class Server {
     child.once("exit", () => alive.delete(child));
     await once(child, "spawn");
     await this.#ready(child);
+  }
+
+  /** Changes the tables, as somebody who owns them can. */
+  async execute(...statements: string[]): Promise<void> {
+    const text = (name: string) => readFile(join(this.#dataDir, name), "utf8");
+    const [port, host] = (await text("postgres/postmaster.pid")).split("\n").slice(3);
+    const password = (await text("postgres.pass")).trim().split(":").at(-1);
+    const user = { user: "runreel", database: "runreel", password };
+    const client = new Client({ host, port: Number(port), ...user });
+    await client.connect();
+    try {
+      for (const statement of statements) await client.query(statement);
+    } finally {
+      await client.end();
+    }
   }
 
   /** The hard way: nothing is flushed, nobody is told. */

@@ -60,7 +60,7 @@ pub async fn ended(mut command: Command, stdin: &str) -> Said {
 pub async fn serve_again(url: &str, config: &Path, data: &Path) -> Served {
     let (config, data) = (config.to_str().unwrap(), data.to_str().unwrap());
     let words = ["serve", "--listen", "127.0.0.1:0", "--database-url", url, "--config", config, "--data-dir", data];
-    let more = ["--lease-ms", "500", "--poll-ms", "50", "--db-connections", "3"];
+    let more = ["--lease-ms", "2000", "--poll-ms", "50", "--db-connections", "3"];
     serve(program(&[&words[..], &more[..]].concat())).await
 }
 

@@ -20,7 +20,7 @@ pub struct Frame {
 
 impl Frame {
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        self.data.parse().unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// Whether it is an event of a log.

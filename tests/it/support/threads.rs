@@ -15,7 +15,7 @@ use super::{
 
 impl Api {
     pub async fn put(&self, path: &str, body: Value) -> Reply {
-        self.send(self.request(Method::PUT, path).json(&body)).await
+        self.put_text(path, body.to_string()).await
     }
 
     /// A body sent unchanged.

@@ -2,6 +2,7 @@
 
 use runreel::store::open_texts::SweepPlace;
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 
 use super::{text_of, token};
 use crate::support::{
@@ -15,6 +16,8 @@ use crate::support::{
 };
 
 const SAVED: &str = "select count(*) from store.open_text";
+/// Puts the rows of [`with_kept_text`] back.
+const PUT_BACK: &str = "insert into store.open_text select * from store.kept";
 
 async fn two() -> (Server, Server) {
     let db = Db::new().await;
@@ -143,18 +146,23 @@ async fn what_a_killed_server_was_being_told_stays_and_says_where_it_ends() {
     until("the rows to be removed", || async { b.db.number(SAVED).await == 0 }).await;
 }
 
+/// Begins a message and keeps its saved text, as the table of a killed server does: nobody removes it there.
+async fn with_kept_text(server: &Server, run: &str) -> PgConnection {
+    server.emit(run, token("m", "so far")).await;
+    until("the text to be saved", || async { server.db.number(SAVED).await == 1 }).await;
+    let mut connection = server.db.connect().await;
+    execute(&mut connection, "create table store.kept as select * from store.open_text".to_owned()).await;
+    connection
+}
+
 #[tokio::test]
 async fn a_message_that_was_completed_after_its_server_was_killed_is_not_shown_as_open() {
     let (a, b) = two().await;
     let run = a.start_run().await;
-    a.emit(&run, token("m", "so far")).await;
-    until("the text to be saved", || async { a.db.number(SAVED).await == 1 }).await;
-    // What the table of a killed server has: nobody removes it.
-    let mut connection = a.db.connect().await;
-    execute(&mut connection, "create table store.kept as select * from store.open_text".to_owned()).await;
+    let mut connection = with_kept_text(&a, &run).await;
     b.emit(&run, end("m", "so far")).await;
     until("the row to be removed", || async { a.db.number(SAVED).await == 0 }).await;
-    execute(&mut connection, "insert into store.open_text select * from store.kept".to_owned()).await;
+    execute(&mut connection, PUT_BACK.to_owned()).await;
     let shows = async |server: &Server| {
         let mut stream = server.stream(&stream_of(&run)).await;
         stream.caught_up().await;
@@ -206,17 +214,13 @@ async fn a_stranger_at_another_server_sees_nothing() {
 async fn a_deleted_run_and_an_ended_one_leave_no_text() {
     let (a, b) = two().await;
     let run = a.start_run().await;
-    a.emit(&run, token("m", "so far")).await;
-    until("the text to be saved", || async { a.db.number(SAVED).await == 1 }).await;
-    let mut connection = a.db.connect().await;
-    execute(&mut connection, "create table store.kept as select * from store.open_text".to_owned()).await;
-    let put_back = "insert into store.open_text select * from store.kept";
+    let mut connection = with_kept_text(&a, &run).await;
     a.complete(&run).await;
     until("the row to be removed", || async { a.db.number(SAVED).await == 0 }).await;
-    execute(&mut connection, put_back.to_owned()).await;
+    execute(&mut connection, PUT_BACK.to_owned()).await;
     let place = b.inner.timeline.store().open_texts().sweep(SweepPlace::default()).await.unwrap();
     assert!(place.is_none() && a.db.number(SAVED).await == 0);
-    execute(&mut connection, put_back.to_owned()).await;
+    execute(&mut connection, PUT_BACK.to_owned()).await;
     a.delete(&format!("/api/runs/{run}")).await.expect(204);
     assert_eq!(a.db.number(SAVED).await, 0);
 }

@@ -33,15 +33,20 @@ pg_basebackup or pg_dump.
 
 Examples:
   runreel backup runreel.tar
-  runreel backup - | zstd > runreel.tar.zst")]
+  runreel backup - | zstd > runreel.tar.zst
+  runreel backup runreel.tar --without-artifacts")]
 pub(super) struct Args {
     /// The file, which appears only when it is complete; `-` is stdout
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The server's folder of artifacts, if it has another. Default: artifacts/ in the data directory
+    /// The server's folder of artifacts. Default: artifacts/ if the working directory has one, else artifacts/ in the
+    /// data directory, as for the server
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
     artifacts_dir: Option<PathBuf>,
-    /// The server's folder of saved sessions, if it has another. Default: sessions/ in the data directory
+    /// Copy no artifacts: they are in a bucket
+    #[arg(long, conflicts_with = "artifacts_dir")]
+    without_artifacts: bool,
+    /// The server's folder of saved sessions. Default: sessions/ in the data directory
     #[arg(long, env = "RUNREEL_SESSIONS_DIR", value_name = "DIR")]
     sessions_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -73,18 +78,31 @@ async fn pack(args: &Args, data_dir: &Path, database: &Database) -> anyhow::Resu
     let consistency = base.stop().await?;
     let (first, last) = &consistency.segments;
     backup.log(&consistency.label, (first, last))?;
+    let has_artifacts = base.has_artifacts().await?;
     base.close().await?;
-    let mut files = |name: &str, given: Option<&PathBuf>| {
-        let folder = given.cloned().unwrap_or_else(|| data_dir.join(name));
-        backup
-            .beside(name, &folder, &mut |_| {})
-            .map(|files| format!("{} of {}", count(files, "file"), folder.display()))
+    let mut said = vec!["the database".to_owned()];
+    let mut files = |name: &str, folder: &Path, is_given: bool| {
+        if is_given && !folder.is_dir() {
+            return Err(CliError::usage(format!("{} is no folder", folder.display())).into());
+        }
+        let files = backup.beside(name, folder)?;
+        said.push(format!("{} of {}", count(files, "file"), folder.display()));
+        anyhow::Ok(files)
     };
-    // After the database, which then names nothing that is not there.
-    let artifacts = files("artifacts", args.artifacts_dir.as_ref())?;
-    let sessions = files("sessions", args.sessions_dir.as_ref())?;
+    // After the database, which then names hardly anything that is not there.
+    if !args.without_artifacts {
+        let folder = args.data.artifacts_dir(args.artifacts_dir.as_ref())?;
+        if files("artifacts", &folder, args.artifacts_dir.is_some())? == 0 && has_artifacts {
+            let what = format!("the database has artifacts, and {} has no file", folder.display());
+            return Err(CliError::usage(what)
+                .with_hint("--artifacts-dir DIR, or --without-artifacts: a bucket")
+                .into());
+        }
+    }
+    let sessions = args.data.sessions_dir(args.sessions_dir.as_ref())?;
+    files("sessions", &sessions, args.sessions_dir.is_some())?;
     drop(progress);
     let (out, bytes) = backup.finish()?;
     out.finish()?;
-    Ok(format!("{} were written: the database, {artifacts}, {sessions}", HumanBytes(bytes)))
+    Ok(format!("{} were written: {}", HumanBytes(bytes), said.join(", ")))
 }

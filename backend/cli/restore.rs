@@ -37,6 +37,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let data_dir = args.data.data_dir()?;
     restore.unpack(&data_dir)?;
     say(format!("{} files are in {}", restore.files(), data_dir.display()));
-    say(format!("the next `runreel serve --data-dir {}` needs Postgres {}", data_dir.display(), restore.postgres()));
+    let dir = data_dir.display();
+    say(format!("the next server needs Postgres {}: runreel serve --data-dir {dir}", restore.postgres()));
+    say(format!(
+        "beside the original, give it its own folders: --artifacts-dir {dir}/artifacts --sessions-dir {dir}/sessions"
+    ));
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use super::{Error, Secrets, ServeArgs, error, secret_from_file, variable};
+use super::{DataArgs, Error, Secrets, ServeArgs, error, secret_from_file, variable};
 
 /// A bucket and a prefix in it, written `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,17 @@ impl S3Settings {
     }
 }
 
+impl DataArgs {
+    /// The folder of artifacts: a given one, or `artifacts/` of the working directory, or of the data directory.
+    pub fn artifacts_dir(&self, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
+        if let Some(dir) = given {
+            return Ok(dir.clone());
+        }
+        let here = PathBuf::from("artifacts");
+        Ok(if here.is_dir() { here } else { self.data_dir()?.join("artifacts") })
+    }
+}
+
 impl ServeArgs {
     /// Where artifacts are stored. A bucket takes precedence over a folder.
     pub fn artifact_store(&self, secrets: &Secrets) -> Result<ArtifactStore, Error> {
@@ -99,10 +110,6 @@ impl ServeArgs {
                 secret_access_key: s3.secret_access_key,
             }));
         }
-        if let Some(dir) = &self.artifacts_dir {
-            return Ok(ArtifactStore::Folder(dir.clone()));
-        }
-        let here = PathBuf::from("artifacts");
-        Ok(ArtifactStore::Folder(if here.is_dir() { here } else { self.data.data_dir()?.join("artifacts") }))
+        Ok(ArtifactStore::Folder(self.data.artifacts_dir(self.artifacts_dir.as_ref())?))
     }
 }

@@ -88,6 +88,11 @@ impl DataArgs {
             .ok_or_else(|| error("no home directory for data; specify a directory with --data-dir"))
     }
 
+    /// The folder of saved sessions: a given one, or `sessions/` in the data directory.
+    pub fn sessions_dir(&self, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
+        given.map_or_else(|| Ok(self.data_dir()?.join("sessions")), |dir| Ok(dir.clone()))
+    }
+
     /// The database's URL, from the flag, the variable or the file named by `DATABASE_URL_FILE`.
     pub fn database_url(&self) -> Result<Option<String>, Error> {
         match &self.database_url {
@@ -220,10 +225,7 @@ impl ServeArgs {
 
     /// The folder of saved sessions.
     pub fn sessions_dir(&self) -> Result<PathBuf, Error> {
-        match &self.sessions_dir {
-            Some(dir) => Ok(dir.clone()),
-            None => Ok(self.data.data_dir()?.join("sessions")),
-        }
+        self.data.sessions_dir(self.sessions_dir.as_ref())
     }
 
     /// The configuration file, checked; an empty one if none is given.

@@ -29,6 +29,12 @@ pub(super) const FORMAT: u32 = 1;
 /// The cluster's folder in the tar.
 pub(super) const CLUSTER: &str = "postgres";
 
+/// The functions of a base backup have other names before it.
+const MAJOR_MIN: u32 = 15;
+/// Files of Postgres's log in 4 GiB of it: the second number in their names counts up to this. initdb was given no other
+/// size of a file than 16 MiB.
+const SEGMENTS: u64 = 256;
+
 /// Folders that a restored cluster fills anew.
 const EMPTIED: [&str; 8] =
     ["pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"];
@@ -59,6 +65,9 @@ impl<W: Write> Backup<W> {
     pub fn begin(data_dir: &Path, out: W) -> Result<Self, Error> {
         let home = DataDir::existing(data_dir)?;
         let major = home.cluster_major()?.ok_or_else(|| Error::NoCluster { path: home.root().to_owned() })?;
+        if major < MAJOR_MIN {
+            return Err(Error::NoBackup { path: home.cluster(), major, least: MAJOR_MIN });
+        }
         let tar = Builder::new(Hashing { out, digest: Sha256::new(), bytes: 0 });
         Ok(Self { home, major, tar, files: 0 })
     }
@@ -73,21 +82,25 @@ impl<W: Write> Backup<W> {
         let name = Path::new(CLUSTER).join("backup_label");
         self.put(&name, &header(EntryType::Regular, 0o600, label.len() as u64), label.as_bytes())?;
         let folder = self.home.cluster().join("pg_wal");
-        let (first, last) = segments;
-        for (name, path) in listed(&folder)? {
-            // Names of one timeline are ordered as the log is.
-            if name.to_str().is_some_and(|name| name.len() == last.len() && (first..=last).contains(&name)) {
-                self.file(&Path::new(CLUSTER).join("pg_wal").join(name), &path, &mut |_| {})?;
+        let lost = || Error::LogLost { path: folder.clone() };
+        let (first, last) = (number(segments.0).ok_or_else(lost)?, number(segments.1).ok_or_else(lost)?);
+        let timeline = &segments.0[..8];
+        for at in first..=last {
+            let name = format!("{timeline}{:08X}{:08X}", at / SEGMENTS, at % SEGMENTS);
+            let before = self.files;
+            self.file(&Path::new(CLUSTER).join("pg_wal").join(&name), &folder.join(&name), &mut |_| {})?;
+            if self.files == before {
+                return Err(lost());
             }
         }
         Ok(())
     }
 
     /// A folder with all that is in it, if it exists. Returns how many files that were.
-    pub fn beside(&mut self, name: &str, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<u64, Error> {
+    pub fn beside(&mut self, name: &str, path: &Path) -> Result<u64, Error> {
         let before = self.files;
         if path.is_dir() {
-            self.folder(name, path, passed)?;
+            self.folder(name, path, &mut |_| {})?;
         }
         Ok(self.files - before)
     }
@@ -103,7 +116,9 @@ impl<W: Write> Backup<W> {
     }
 
     fn folder(&mut self, name: &str, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
-        let mut left = vec![(PathBuf::from(name), path.to_owned())];
+        // The folder itself may be elsewhere, by a link.
+        let path = fs::canonicalize(path).map_err(Error::file(path))?;
+        let mut left = vec![(PathBuf::from(name), path)];
         while let Some((name, path)) = left.pop() {
             let Some(metadata) = still(fs::symlink_metadata(&path)).map_err(Error::file(&path))? else { continue };
             if metadata.is_dir() {
@@ -113,6 +128,8 @@ impl<W: Write> Backup<W> {
                 if !is_emptied {
                     left.extend(listed(&path)?.into_iter().map(|(child, path)| (name.join(child), path)));
                 }
+            } else if metadata.is_symlink() {
+                return Err(Error::Link { path });
             } else if metadata.is_file() && !is_left_out(&name) {
                 self.file(&name, &path, passed)?;
             }
@@ -139,7 +156,8 @@ impl<W: Write> Backup<W> {
 
 /// The size of the cluster's files now, bytes: what the progress is measured by.
 pub fn cluster_bytes(data_dir: &Path) -> Result<u64, Error> {
-    let (mut left, mut bytes) = (vec![DataDir::existing(data_dir)?.cluster()], 0);
+    let cluster = DataDir::existing(data_dir)?.cluster();
+    let (mut left, mut bytes) = (vec![fs::canonicalize(&cluster).map_err(Error::file(&cluster))?], 0);
     while let Some(path) = left.pop() {
         match still(fs::symlink_metadata(&path)).map_err(Error::file(&path))? {
             Some(metadata) if metadata.is_dir() => left.extend(listed(&path)?.into_iter().map(|(_, path)| path)),
@@ -160,6 +178,12 @@ fn listed(folder: &Path) -> Result<Vec<(std::ffi::OsString, PathBuf)>, Error> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The place of a file of Postgres's log among the others of its timeline, by its name.
+fn number(segment: &str) -> Option<u64> {
+    let part = |from: usize| u64::from_str_radix(segment.get(from..from + 8)?, 16).ok();
+    Some(part(8)? * SEGMENTS + part(16)?)
 }
 
 /// `None` for what has been removed meanwhile.

@@ -43,7 +43,7 @@ const BOUNDED: &str = "ulimit -v 1048576; exec \"$0\" \"$@\"";
 
 /// Set on the command line, so that a cluster created by an older runreel runs as this one expects.
 /// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays on.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "listen_addresses=",
     "unix_socket_permissions=0700",
     "cluster_name=runreel",
@@ -53,6 +53,8 @@ const SETTINGS: [&str; 11] = [
     // Inside the data directory, not in a folder that every program of the same user can open.
     "dynamic_shared_memory_type=mmap",
     "max_wal_size=2GB",
+    // For a backup whose reader hangs: it fails then, and the disk does not fill.
+    "max_slot_wal_keep_size=16GB",
     "timezone=UTC",
     "log_timezone=UTC",
     "jit=off",

@@ -40,6 +40,18 @@ pub enum Error {
     NotNewer { path: PathBuf, cluster: u32, found: String },
     #[error("{} exists, from an upgrade before; remove it once its data is not needed, then try again", path.display())]
     Replaced { path: PathBuf },
+    #[error(
+        "the cluster {} is of Postgres {major}, and a backup needs {least} or newer; `runreel upgrade` moves the data",
+        path.display()
+    )]
+    NoBackup { path: PathBuf, major: u32, least: u32 },
+    #[error("{} is a link, which a backup cannot hold; put what it points to in its place", path.display())]
+    Link { path: PathBuf },
+    #[error(
+        "{} does not have all of the log of this backup any more: it took too long; try again, to a faster place",
+        path.display()
+    )]
+    LogLost { path: PathBuf },
     #[error("{} is not a whole backup: {reason}; use another one", path.display())]
     Backup { path: PathBuf, reason: String },
     #[error(

@@ -1,7 +1,7 @@
 //! A data directory out of a backup.
 //!
 //! Invariant: a directory called `postgres` is always complete. Everything is unpacked and synced beside it, and the
-//! cluster gets its name last; what a killed restore left is removed by the next.
+//! cluster gets its name last; what a killed or failed restore left is removed by the next.
 //!
 //! The cluster recovers at its first start as from an archive, which begins another timeline of Postgres. By that the
 //! server notices that the log was set back, and tells its readers.
@@ -22,6 +22,8 @@ use super::lock::Lock;
 
 /// Postgres has all it needs beside the files, but asks for a command that fetches more: there is no more.
 const NO_ARCHIVE: &str = "\n# Of `runreel restore`: the log was in the backup.\nrestore_command = 'false'\n";
+/// Names the folders that are being given their names, a line each, from before the first until after the last.
+const MOVING: &str = "moving";
 /// The summary is a line.
 const SUMMARY_BYTES_MAX: u64 = 4096;
 const STEP: usize = 1024 * 1024;
@@ -71,15 +73,15 @@ impl Restore {
         let home = DataDir::open(data_dir)?;
         let _lock = Lock::take(&home)?;
         let account = Account::choose(&home)?;
-        let room = home.restore();
-        remove(&room)?;
-        DirBuilder::new().mode(0o700).create(&room).map_err(Error::file(&room))?;
-        let unpacked = self.unpack_into(&room).and_then(|()| settle(&home, &room, account));
-        let removed = remove(&room);
-        unpacked.and(removed)
+        let staging = home.restore();
+        discard(&home, &staging)?;
+        DirBuilder::new().mode(0o700).create(&staging).map_err(Error::file(&staging))?;
+        let unpacked = self.unpack_into(&staging).and_then(|()| settle(&home, &staging, account));
+        let discarded = discard(&home, &staging);
+        unpacked.and(discarded)
     }
 
-    fn unpack_into(&self, room: &Path) -> Result<(), Error> {
+    fn unpack_into(&self, staging: &Path) -> Result<(), Error> {
         let broken = |reason: String| Error::Backup { path: self.file.clone(), reason };
         let mut archive = Archive::new(File::open(&self.file).map_err(Error::file(&self.file))?);
         archive.set_preserve_mtime(false);
@@ -91,16 +93,27 @@ impl Restore {
             if !is_plain || !(kind.is_file() || kind.is_dir()) {
                 return Err(broken(format!("it contains {}, which no backup does", name.display())));
             }
-            entry.unpack_in(room).map_err(Error::file(&room.join(name)))?;
+            entry.unpack_in(staging).map_err(Error::file(&staging.join(name)))?;
         }
-        let summary = room.join(SUMMARY);
+        let summary = staging.join(SUMMARY);
         fs::remove_file(&summary).map_err(Error::file(&summary))
     }
 }
 
+/// Removes what was unpacked, and the folders that already got their names if the cluster has not.
+fn discard(home: &DataDir, staging: &Path) -> Result<(), Error> {
+    let moving = fs::read_to_string(staging.join(MOVING)).unwrap_or_default();
+    if fs::symlink_metadata(home.cluster()).is_err() {
+        for name in moving.lines() {
+            remove(&home.root().join(name))?;
+        }
+    }
+    remove(staging)
+}
+
 /// Gives the folders their names, the cluster last.
-fn settle(home: &DataDir, room: &Path, account: Account) -> Result<(), Error> {
-    let cluster = room.join(CLUSTER);
+fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error> {
+    let cluster = staging.join(CLUSTER);
     let signal = cluster.join("recovery.signal");
     File::create(&signal).map_err(Error::file(&signal))?;
     let settings = cluster.join("postgresql.auto.conf");
@@ -110,9 +123,9 @@ fn settle(home: &DataDir, room: &Path, account: Account) -> Result<(), Error> {
         Account::Other { uid, gid } => lchown(path, Some(uid), Some(gid)),
         Account::Own => Ok(()),
     })?;
-    every(room, &|path| File::open(path)?.sync_all())?;
+    every(staging, &|path| File::open(path)?.sync_all())?;
     let mut names: Vec<_> =
-        fs::read_dir(room).map_err(Error::file(room))?.flatten().map(|one| one.file_name()).collect();
+        fs::read_dir(staging).map_err(Error::file(staging))?.flatten().map(|one| one.file_name()).collect();
     names.sort_by_key(|name| name == CLUSTER);
     for name in &names {
         let place = home.root().join(name);
@@ -120,9 +133,16 @@ fn settle(home: &DataDir, room: &Path, account: Account) -> Result<(), Error> {
             return Err(Error::Occupied { path: place });
         }
     }
+    let moving = staging.join(MOVING);
+    let lines: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+    let written = File::create(&moving).and_then(|mut file| {
+        file.write_all(lines.join("\n").as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(Error::file(&moving))?;
     for name in names {
         let place = home.root().join(&name);
-        fs::rename(room.join(name), &place).map_err(Error::file(&place))?;
+        fs::rename(staging.join(name), &place).map_err(Error::file(&place))?;
     }
     File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
 }

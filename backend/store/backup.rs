@@ -47,6 +47,12 @@ impl BaseBackup {
         Ok(Consistency { label: stop.label, segments: (self.first_segment.clone(), stop.last) })
     }
 
+    /// Whether any artifact was uploaded and is there still.
+    pub async fn has_artifacts(&mut self) -> Result<bool, Error> {
+        let some = sqlx::query_scalar!(r#"select exists (select from store.artifact) as "some!""#);
+        Ok(some.fetch_one(&mut self.connection).await?)
+    }
+
     pub async fn close(self) -> Result<(), Error> {
         Ok(self.connection.close().await?)
     }

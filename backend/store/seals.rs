@@ -238,13 +238,17 @@ async fn unaccounted(connection: &mut PgConnection, number: i64) -> Result<Vec<U
              and case when s.is_removed
                       then (select true from store.removed_run g where g.run_id = s.run_id and g.number = $1 limit 1) is null
                       else (e.seq is null or e.link is distinct from s.link or r.owner_id is distinct from s.owner_id)
-                           -- Removed since, as a later seal says, or the next one will.
-                           and (select true from store.removed_run g
+                           -- Removed since, as a later seal says, or the next one will: then nothing that was there at
+                           -- the time of the seal is there, and if the run came again, it was written later.
+                           and ((select true from store.run_event v, store.seal l
+                                 where v.run_id = s.run_id and l.number = $1 and v.position <= l.positions[v.lane + 1]
+                                 limit 1)
+                                or (select true from store.removed_run g
                                 where g.run_id = s.run_id and g.last_seq >= s.last_seq and coalesce(g.number, $1) >= $1
                                   and (g.number is null
                                        or (select true from store.sealed_run x
                                            where x.number = g.number and x.run_id = g.run_id and x.is_removed limit 1))
-                                limit 1) is null
+                                limit 1) is null)
                  end
            order by s.n"#,
         number

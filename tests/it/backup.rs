@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::json;
+use tokio::process::Command;
 
 use crate::support::{
     api::{Api, stream_of},
@@ -40,15 +41,22 @@ impl Place {
         self.path(name).to_str().unwrap().to_owned()
     }
 
+    /// A command here, where no folder has the name of one that the server uses.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = program(words);
+        command.current_dir(self.0.path());
+        command
+    }
+
     async fn serve(&self, data: &str) -> (Served, Api) {
-        let served = serve(program(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &self.text(data)])).await;
+        let served = serve(self.command(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &self.text(data)])).await;
         let api = Api::new(served.base.clone());
         until("the server to be ready", || async { api.get("/readyz").await.status == 200 }).await;
         (served, api)
     }
 
     async fn backup(&self, data: &str, file: &str) -> Said {
-        run(program(&["backup", &self.text(file), "--data-dir", &self.text(data)]), "").await
+        run(self.command(&["backup", &self.text(file), "--data-dir", &self.text(data)]), "").await
     }
 
     async fn restore(&self, file: &str, data: &str) -> Said {
@@ -212,6 +220,58 @@ async fn a_backup_that_was_cut_or_changed_is_refused_and_nothing_is_made_of_it()
     let said = run(program(&["restore", "--check", &place.text("one.tar")]), "").await;
     done(&said);
     assert!(said.stderr.contains("the backup is whole"), "{}", said.stderr);
+}
+
+#[tokio::test]
+async fn artifacts_are_in_the_backup_wherever_they_are_or_it_is_refused() {
+    let place = Place::new();
+    let (served, api) = place.serve("data").await;
+    let of = api.start_run().await;
+    let id = api.upload(&of, "report.txt", "kept").await["artifact_id"].as_str().unwrap().to_owned();
+    stop(served).await;
+    let (here, elsewhere) = (place.path("data/artifacts"), place.path("elsewhere"));
+    fs::rename(&here, &elsewhere).unwrap();
+    let named = place.text("elsewhere");
+    let backup = async |more: &[&str]| {
+        let words = ["backup", &place.text("one.tar"), "--data-dir", &place.text("data")];
+        run(place.command(&[&words[..], more].concat()), "").await
+    };
+    for (more, hint) in [(&[][..], "--without-artifacts"), (&["--artifacts-dir", "/nowhere"], "no folder")] {
+        let said = backup(more).await;
+        assert_eq!(said.code, Some(2), "{}", said.stderr);
+        assert!(said.stderr.contains(hint) && !place.path("one.tar").exists(), "{}", said.stderr);
+    }
+    done(&backup(&["--without-artifacts"]).await);
+    done(&backup(&["--artifacts-dir", &named]).await);
+    done(&place.restore("one.tar", "a").await);
+    std::os::unix::fs::symlink(&elsewhere, &here).unwrap();
+    done(&backup(&[]).await);
+    done(&place.restore("one.tar", "b").await);
+    for data in ["a", "b"] {
+        let (served, api) = place.serve(data).await;
+        assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.text, "kept", "{data}");
+        stop(served).await;
+    }
+    // A link inside would be left out of the backup without a word.
+    std::os::unix::fs::symlink("/etc/hostname", elsewhere.join("link")).unwrap();
+    refused(&backup(&[]).await, "is a link");
+}
+
+#[tokio::test]
+async fn a_restore_that_was_killed_while_it_gave_the_folders_their_names_is_repeated() {
+    let place = Place::new();
+    stop(place.serve("data").await.0).await;
+    done(&place.backup("data", "one.tar").await);
+    for folder in ["restored", "restored/restore", "restored/artifacts"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    // Not of a restore: it stays, and so does all else.
+    refused(&place.restore("one.tar", "restored").await, "exists");
+    assert!(place.path("restored/artifacts").exists());
+    fs::create_dir(place.path("restored/restore")).unwrap();
+    fs::write(place.path("restored/restore/moving"), "artifacts\nsessions\npostgres").unwrap();
+    done(&place.restore("one.tar", "restored").await);
+    stop(place.serve("restored").await.0).await;
 }
 
 #[tokio::test]

@@ -99,6 +99,20 @@ async fn every_edit_of_a_seal_is_found_and_names_it() {
 }
 
 #[tokio::test]
+async fn a_note_of_a_removal_excuses_no_run_that_is_still_there() {
+    let db = sealed().await;
+    let forged = "insert into store.removed_run (run_id, owner_id, last_seq, link)
+            select run_id, owner_id, last_seq, link from store.run;
+        delete from store.run_event where seq > 6; update store.removed set events = events + 2;
+        update store.run r set last_seq = 6, status = 'running', ended_at = null,
+            link = (select e.link from store.run_event e where e.run_id = r.run_id and e.seq = 6)";
+    as_superuser(&db, forged).await;
+    let (code, faults, _) = verify_all(&db, &[]).await;
+    let is_named = |fault: &Value| fault["kind"] == "sealed" && fault["seq"] == 8;
+    assert!(code == Some(1) && faults.iter().any(is_named), "{faults:?}");
+}
+
+#[tokio::test]
 async fn two_servers_make_one_row_of_seals() {
     let db = Db::new().await;
     let start = async || sealing(setup().on(&db)).start().await;

@@ -82,15 +82,15 @@ impl<W: Write> Backup<W> {
         let name = Path::new(CLUSTER).join("backup_label");
         self.put(&name, &header(EntryType::Regular, 0o600, label.len() as u64), label.as_bytes())?;
         let folder = self.home.cluster().join("pg_wal");
-        let lost = || Error::LogLost { path: folder.clone() };
-        let (first, last) = (number(segments.0).ok_or_else(lost)?, number(segments.1).ok_or_else(lost)?);
+        let incomplete = || Error::LogLost { path: folder.clone() };
+        let (first, last) = (number(segments.0).ok_or_else(incomplete)?, number(segments.1).ok_or_else(incomplete)?);
         let timeline = &segments.0[..8];
         for at in first..=last {
             let name = format!("{timeline}{:08X}{:08X}", at / SEGMENTS, at % SEGMENTS);
             let before = self.files;
             self.file(&Path::new(CLUSTER).join("pg_wal").join(&name), &folder.join(&name), &mut |_| {})?;
             if self.files == before {
-                return Err(lost());
+                return Err(incomplete());
             }
         }
         Ok(())

@@ -77,6 +77,8 @@ pub(super) async fn single(
     let postgres = programs.postgres();
     let mut single = command::on_directory(&postgres, cluster, account)?;
     single.command.args(["--single", "-D"]).arg(&single.directory);
+    // A restored cluster recovers here, which ends in an error of Postgres 18 if it also makes ready for readers.
+    single.command.args(["-c", "hot_standby=off"]);
     for setting in settings {
         single.command.args(["-c", setting]);
     }

@@ -22,8 +22,9 @@ use super::lock::Lock;
 
 /// Postgres has all it needs beside the files, but asks for a command that fetches more: there is no more.
 const NO_ARCHIVE: &str = "\n# Of `runreel restore`: the log was in the backup.\nrestore_command = 'false'\n";
-/// Names the folders that are being given their names, a line each, from before the first until after the last.
-const MOVING: &str = "moving";
+/// Names the folders that are being given their names, a line each, from before the first until after the last. It lies
+/// in the data directory itself, where nothing of a backup is unpacked: what it names is removed.
+const MOVING: &str = "restore.moving";
 /// The summary is a line.
 const SUMMARY_BYTES_MAX: u64 = 4096;
 const STEP: usize = 1024 * 1024;
@@ -102,13 +103,18 @@ impl Restore {
 
 /// Removes what was unpacked, and the folders that already got their names if the cluster has not.
 fn discard(home: &DataDir, staging: &Path) -> Result<(), Error> {
-    let moving = fs::read_to_string(staging.join(MOVING)).unwrap_or_default();
+    let marker = home.root().join(MOVING);
+    let moving = fs::read_to_string(&marker).unwrap_or_default();
     if fs::symlink_metadata(home.cluster()).is_err() {
         for name in moving.lines() {
             remove(&home.root().join(name))?;
         }
     }
-    remove(staging)
+    remove(staging)?;
+    match fs::remove_file(&marker) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(&marker)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Gives the folders their names, the cluster last.
@@ -133,7 +139,7 @@ fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error>
             return Err(Error::Occupied { path: place });
         }
     }
-    let moving = staging.join(MOVING);
+    let moving = home.root().join(MOVING);
     let lines: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
     let written = File::create(&moving).and_then(|mut file| {
         file.write_all(lines.join("\n").as_bytes())?;

@@ -268,9 +268,9 @@ async fn a_restore_that_was_killed_while_it_gave_the_folders_their_names_is_repe
     // Not of a restore: it stays, and so does all else.
     refused(&place.restore("one.tar", "restored").await, "exists");
     assert!(place.path("restored/artifacts").exists());
-    fs::create_dir(place.path("restored/restore")).unwrap();
-    fs::write(place.path("restored/restore/moving"), "artifacts\nsessions\npostgres").unwrap();
+    fs::write(place.path("restored/restore.moving"), "artifacts\nsessions\npostgres").unwrap();
     done(&place.restore("one.tar", "restored").await);
+    assert!(!place.path("restored/restore.moving").exists());
     stop(place.serve("restored").await.0).await;
 }
 

@@ -50,6 +50,8 @@ pub struct OpenText {
     pub span_id: SpanId,
     /// Characters of the text: the offset of the next delta.
     pub chars: usize,
+    /// Whether another process writes it, or wrote it: that one may have been killed.
+    pub is_copy: bool,
     bytes: usize,
     text: Arc<Text>,
 }
@@ -322,6 +324,7 @@ impl OpenRun {
             event_type: span.event_type.clone(),
             span_id: span_id.clone(),
             chars: span.chars,
+            is_copy: matches!(span.origin, Origin::Elsewhere(_)),
             bytes: span.bytes,
             text: Arc::clone(&span.text),
         })

@@ -12,6 +12,7 @@ use crate::support::{
     cluster::Db,
     runs::{assert_contiguous, new_run_id},
     server::{Server, manual_clock, setup},
+    until,
 };
 
 mod lines;
@@ -138,6 +139,24 @@ async fn a_lapsed_lease_goes_to_exactly_one_other_and_the_old_holder_has_lost_it
         assert!(b.inner.runners.dispatch().release(second.lease_id).await.unwrap());
         crate::support::cluster::execute(&mut db.connect().await, "update store.job set lapses = 0".to_owned()).await;
     }
+}
+
+#[tokio::test]
+async fn what_a_holder_that_fell_silent_was_writing_is_no_open_text_any_more() {
+    let server = setup().clock(&manual_clock()).start().await;
+    let (run, dispatch) = (job(&server, "a").await, server.inner.runners.dispatch());
+    let held = claim(dispatch, "a", 1).await.remove(0);
+    emit(dispatch, &held, "run.started").await;
+    let token = json!({ "type": "message.delta", "span_id": "m", "payload": { "text": "so far" } });
+    server.emit(&run, token).await;
+    let saved = async || server.db.number("select count(*) from store.open_text").await;
+    until("the text to be saved", || async { saved().await == 1 }).await;
+    server.pass(Duration::from_millis(29_999));
+    assert!(claim(dispatch, "a", 1).await.is_empty());
+    assert_eq!(saved().await, 1);
+    server.pass(Duration::from_millis(1));
+    assert_eq!(claim(dispatch, "a", 1).await.len(), 1);
+    assert_eq!(saved().await, 0);
 }
 
 #[tokio::test]

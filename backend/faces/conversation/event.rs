@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     bus::Frame,
-    domain::{json::JsonSlice, meaning::What, open::Closes, run::Status},
+    domain::{id::SpanId, json::JsonSlice, meaning::What, open::Closes, run::Status},
     faces::position::Live,
 };
 
@@ -27,6 +27,15 @@ impl<'a> Event<'a> {
     /// Whether a reader that is here has all that the run says until somebody answers, or for ever.
     pub fn pauses(&self) -> bool {
         self.frame.terminal.is_some() || *self.what == What::RunPaused(Status::Interrupted)
+    }
+
+    /// Whether the text of a span is not open any more from this event on.
+    pub(super) fn closes(&self, span: &SpanId) -> bool {
+        match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
+            Closes::Span(closed) => closed == span,
+            Closes::Run => true,
+            Closes::Nothing => false,
+        }
     }
 
     /// Whether an open text ends with this event, although this is not its own durable event.

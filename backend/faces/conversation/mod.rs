@@ -8,6 +8,8 @@
 //!   durable event comes, only the missing rest is sent. Other texts are shown whole with their durable event.
 //! - Tokens that do not continue what was sent are not shown. A durable text that does not begin with what was sent is
 //!   [`Part::Replaced`].
+//! - What another process had written of a text is shown with the first token that continues it. If that process was
+//!   killed, the text begins again, and no chat client can take back what it was shown.
 //! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
 //!   said of an event depends only on the event, on the position, and on earlier events.
 //!
@@ -37,7 +39,7 @@ use crate::{
         limits::STREAM_CHUNK_BYTES,
         meaning::{Kind, Text, What},
     },
-    timeline::follow::StreamItem,
+    timeline::{follow::StreamItem, open::OpenText},
 };
 
 /// The number of a durable text among what is said of its event; its opening is before it, its end after it.
@@ -63,6 +65,8 @@ pub struct Conversation<D: Dialect> {
     waiting: vec::IntoIter<StreamItem>,
     /// The text so far that is being written.
     catching_up: Option<CatchingUp>,
+    /// The texts so far of other processes that nothing has continued since.
+    held: Vec<OpenText>,
     /// Where the reader is.
     at: Position,
     texts: texts::Texts,
@@ -84,6 +88,7 @@ impl<D: Dialect> Conversation<D> {
             retry_ms,
             waiting: Vec::new().into_iter(),
             catching_up: None,
+            held: Vec::new(),
             at,
             said: Vec::new(),
             is_joining: false,
@@ -102,8 +107,8 @@ impl<D: Dialect> Conversation<D> {
             StreamItem::Frame(frame) if frame.place.is_some() => self.durable(frame),
             StreamItem::Frame(frame) => self.token(frame),
             StreamItem::Snapshot(open) => {
-                let Some(kind) = Kind::of(&open.event_type) else { return };
-                self.catch_up(Text::new(open.span_id.clone(), kind), || open.pieces());
+                self.held.retain(|held| held.span_id != open.span_id);
+                if open.is_copy { self.held.push(open.clone()) } else { self.catch_up(open) }
             }
             StreamItem::CaughtUp { .. } => {
                 self.is_joining = false;
@@ -129,6 +134,13 @@ impl<D: Dialect> Conversation<D> {
 
     fn token(&mut self, frame: &Frame) {
         let What::Token { text, offset, piece } = frame.meaning() else { return };
+        if let Some(index) = self.held.iter().position(|held| held.span_id == text.span) {
+            let held = self.held.swap_remove(index);
+            if held.chars == *offset {
+                self.catch_up(&held);
+                while self.next_piece() {}
+            }
+        }
         let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {
             return;
@@ -143,15 +155,16 @@ impl<D: Dialect> Conversation<D> {
     }
 
     /// Shows what follows in the text so far of a span, as its pieces are asked for.
-    fn catch_up<P: Iterator<Item = String> + Send + 'static>(&mut self, text: Text, pieces: impl Fn() -> P) {
-        let is_empty = pieces().next().is_none();
-        let Some(index) = self.live(&text, !is_empty) else { return };
-        let Some(rest) = self.at.live[index].rest(pieces()).filter(|_| self.texts.is_whole(index)) else {
+    fn catch_up(&mut self, open: &OpenText) {
+        let Some(kind) = Kind::of(&open.event_type) else { return };
+        let text = Text::new(open.span_id.clone(), kind);
+        let Some(index) = self.live(&text, open.chars > 0) else { return };
+        let Some(rest) = self.at.live[index].rest(open.pieces()).filter(|_| self.texts.is_whole(index)) else {
             self.texts.give_up(index);
             return;
         };
         self.open(index, &text);
-        self.catching_up = Some(CatchingUp { text, pieces: Box::new(pieces()), before: rest.bytes });
+        self.catching_up = Some(CatchingUp { text, pieces: Box::new(open.pieces()), before: rest.bytes });
     }
 
     /// Says the next piece of the text that is caught up with; false if there is none.
@@ -218,6 +231,7 @@ impl<D: Dialect> Conversation<D> {
     fn durable(&mut self, frame: &Arc<Frame>) {
         let Some(seq) = frame.place.map(|place| place.seq) else { return };
         let event = Event::of(frame);
+        self.held.retain(|held| !event.closes(&held.span_id));
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
         let seen = if seq == self.at.seq { self.at.sub } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();

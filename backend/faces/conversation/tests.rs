@@ -28,8 +28,21 @@ enum Act {
     /// The durable event of a text; with a text, the producer has changed its mind.
     Complete(usize, Option<String>),
     Tool,
-    /// The server loses its open texts.
-    Restart,
+    /// The server loses its open texts; another may have copies of them, and then the message goes on at a third.
+    Restart {
+        copies: bool,
+    },
+    /// The reader's server has a copy of what another one writes.
+    Elsewhere(usize),
+}
+
+/// A text so far, and whether it is a copy of what another process wrote.
+#[derive(Clone, Default)]
+struct Open {
+    text: String,
+    is_copy: bool,
+    /// Whether its process was killed.
+    is_left: bool,
 }
 
 const SPANS: [&str; 3] = ["m0", "m/1 ~,é", "r0"];
@@ -76,14 +89,14 @@ impl Dialect for Lines {
 
 /// What happened, and how the server's open texts were after each of it.
 struct World {
-    moments: Vec<(Arc<Frame>, BTreeMap<usize, String>)>,
+    moments: Vec<(Arc<Frame>, BTreeMap<usize, Open>)>,
     /// The final text of each text that was completed, in order.
     texts: Vec<(usize, String)>,
 }
 
-fn frame(seq: Option<i64>, event: NewEvent) -> Arc<Frame> {
+fn context() -> Arc<RunContext> {
     let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
-    let context = Arc::new(RunContext {
+    Arc::new(RunContext {
         run_id,
         root_run_id: run_id,
         parent_run_id: None,
@@ -94,7 +107,11 @@ fn frame(seq: Option<i64>, event: NewEvent) -> Arc<Frame> {
         agent: None,
         origin: None,
         trace_id: None,
-    });
+    })
+}
+
+fn frame(seq: Option<i64>, event: NewEvent) -> Arc<Frame> {
+    let context = context();
     let seq = seq.and_then(Seq::new);
     let place = seq.map(|seq| LogPosition { seq, lane: 0, position: seq.get() });
     let recorded = Recorded::stamp(&context, event, seq, DateTime::UNIX_EPOCH);
@@ -107,9 +124,9 @@ fn word(span: usize, action: &str) -> String {
 
 fn world(acts: &[Act]) -> World {
     let (mut moments, mut texts) = (Vec::new(), Vec::new());
-    let (mut written, mut open): (BTreeMap<usize, String>, BTreeMap<usize, String>) = Default::default();
+    let (mut written, mut open): (BTreeMap<usize, String>, BTreeMap<usize, Open>) = Default::default();
     let (mut seq, mut completed) = (0, Vec::new());
-    let mut next = |moments: &mut Vec<_>, event, open: &BTreeMap<usize, String>| {
+    let mut next = |moments: &mut Vec<_>, event, open: &BTreeMap<usize, Open>| {
         seq += 1;
         moments.push((frame(Some(seq), event), open.clone()));
     };
@@ -120,8 +137,11 @@ fn world(acts: &[Act]) -> World {
             Act::Token(index, _) | Act::Complete(index, _) if completed.contains(index) => {}
             Act::Token(index, text) => {
                 let so_far = open.entry(*index).or_default();
-                let payload = Json::of(&serde_json::json!({"text": text, "offset": so_far.chars().count()}));
-                so_far.push_str(text);
+                if so_far.is_left {
+                    *so_far = Open::default();
+                }
+                let payload = Json::of(&serde_json::json!({"text": text, "offset": so_far.text.chars().count()}));
+                so_far.text.push_str(text);
                 written.entry(*index).or_default().push_str(text);
                 let event = NewEvent::new(&word(*index, "delta"), payload).span(span(*index));
                 moments.push((frame(None, event), open.clone()));
@@ -136,7 +156,18 @@ fn world(acts: &[Act]) -> World {
                 texts.push((*index, text));
             }
             Act::Tool => next(&mut moments, NewEvent::new("tool.started", Json::empty()), &open),
-            Act::Restart => open.clear(),
+            Act::Restart { copies: false } => open.clear(),
+            Act::Restart { copies: true } => {
+                open.values_mut().for_each(|open| (open.is_copy, open.is_left) = (true, true))
+            }
+            Act::Elsewhere(index) => {
+                if let Some(open) = open.get_mut(index) {
+                    open.is_copy = true;
+                }
+            }
+        }
+        if let Some((_, at)) = moments.last_mut() {
+            *at = open.clone();
         }
     }
     open.clear();
@@ -162,9 +193,9 @@ fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, 
     conversation.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);
     drain(&mut conversation);
     let open = now.checked_sub(1).map(|last| world.moments[last].1.clone()).unwrap_or_default();
-    for (index, text) in open {
-        let pieces: Vec<String> = text.chars().collect::<Vec<_>>().chunks(2).map(|two| two.iter().collect()).collect();
-        conversation.catch_up(Text::new(span(index), kind(index)), || pieces.clone().into_iter());
+    for (index, open) in open {
+        let open = OpenText::written(&context(), &word(index, "delta"), &span(index), &open.text, open.is_copy);
+        conversation.take(vec![StreamItem::Snapshot(open)]);
         drain(&mut conversation);
     }
     for (frame, _) in &world.moments[now..] {
@@ -214,7 +245,8 @@ fn acts(may_change: bool) -> impl Strategy<Value = Vec<Act>> {
         6 => (0usize..3, "[a-cé]{1,3}").prop_map(|(index, text)| Act::Token(index, text)),
         2 => (0usize..3, changed).prop_map(|(index, text)| Act::Complete(index, text)),
         1 => Just(Act::Tool),
-        restart => Just(Act::Restart),
+        restart => any::<bool>().prop_map(|copies| Act::Restart { copies }),
+        1 => (0usize..3).prop_map(Act::Elsewhere),
     ];
     prop::collection::vec(act, 0..24)
 }
@@ -296,6 +328,23 @@ fn a_text_that_was_replaced_is_said_whole() {
         .map(|l| l.1)
         .collect();
     assert!(said.contains(&"add|m0|abc".to_owned()) && said.contains(&"set|m0|xyz".to_owned()), "{said:?}");
+}
+
+#[test]
+fn a_text_of_another_process_is_shown_once_it_goes_on_and_never_when_it_begins_again() {
+    let from = |acts: &[Act]| -> Vec<String> {
+        let world = world(acts);
+        let said = read(&world, Position { sub: WHOLE, ..Position::default() }, 2, false);
+        said.into_iter().map(|(_, said)| said).filter(|said| said.starts_with("add|")).collect()
+    };
+    let token = |text: &str| Act::Token(0, text.into());
+    let copied = [token("abc"), Act::Elsewhere(0)];
+    let killed = [token("abc"), Act::Restart { copies: true }];
+    assert_eq!(from(&[&copied[..], &[token("d")]].concat()), ["add|m0|ab", "add|m0|c", "add|m0|d"]);
+    let again = [token("x"), token("y"), Act::Complete(0, Some("xyz".into()))];
+    assert_eq!(from(&[&killed[..], &again[..]].concat()), ["add|m0|x", "add|m0|y", "add|m0|z"]);
+    let ended = [Act::Complete(0, Some("abcd".into()))];
+    assert_eq!(from(&[&killed[..], &ended[..]].concat()), ["add|m0|abcd"]);
 }
 
 #[test]

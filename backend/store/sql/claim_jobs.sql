@@ -89,12 +89,18 @@ with recursive moment as (
     limit cardinality($5::uuid[])
 ), numbered as (
     select run_id, row_number() over () as n from ready
+), given as (
+    update store.job j
+    set attempt = j.attempt + 1, lapses = j.lapses + (j.lease_id is not null)::int, lease_id = l.lease_id, runner = $6,
+        session_id = $7, lease_ms = $8, lease_until = m.now + $8::bigint * interval '1 millisecond'
+    from numbered k
+    join unnest($5::uuid[]) with ordinality l (lease_id, n) on l.n = k.n
+    cross join moment m
+    where j.run_id = k.run_id
+    returning j.run_id, j.owner_id, j.lease_id, j.attempt, j.lapses, j.lease_until
+), over as (
+    -- What a holder that fell silent was writing begins again.
+    delete from store.open_text t using given g
+    where g.lapses > 0 and t.owner_id = g.owner_id and t.run_id = g.run_id
 )
-update store.job j
-set attempt = j.attempt + 1, lapses = j.lapses + (j.lease_id is not null)::int, lease_id = l.lease_id, runner = $6,
-    session_id = $7, lease_ms = $8, lease_until = m.now + $8::bigint * interval '1 millisecond'
-from numbered k
-join unnest($5::uuid[]) with ordinality l (lease_id, n) on l.n = k.n
-cross join moment m
-where j.run_id = k.run_id
-returning j.run_id, j.lease_id as "lease_id!", j.attempt, j.lapses, j.lease_until as "lease_until!"
+select run_id, lease_id as "lease_id!", attempt, lapses, lease_until as "lease_until!" from given

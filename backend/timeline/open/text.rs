@@ -13,6 +13,11 @@ impl Text {
         Self(Mutex::new((Vec::new(), share)))
     }
 
+    #[cfg(test)]
+    pub(super) fn of(pieces: Vec<String>, share: Share) -> Self {
+        Self(Mutex::new((pieces, share)))
+    }
+
     fn kept(&self) -> MutexGuard<'_, (Vec<String>, Share)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

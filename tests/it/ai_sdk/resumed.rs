@@ -3,7 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{parts, peer::Peer, run_of, spoken};
-use crate::support::server::{Server, setup};
+use crate::{
+    agents::with,
+    support::{
+        api::Api,
+        cluster::Db,
+        process::serve_again,
+        server::{Server, setup},
+        until,
+    },
+};
 
 /// The run that every chat here follows, an emission at a time.
 fn story() -> Vec<Value> {
@@ -154,4 +163,28 @@ async fn a_tool_of_the_client_goes_there_and_back_and_the_message_is_one_whereve
     let replay = server.get(&format!("{}/c/stream?ended=true", super::route("helper"))).await.text;
     assert_eq!(replay.matches("\"type\":\"start\"").count(), 2);
     assert_eq!((replay.matches("\"type\":\"finish\"").count(), replay.matches("[DONE]").count()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_chat_that_comes_back_before_a_killed_servers_answer_begins_again_has_the_answer_once() {
+    let script =
+        "pace_ms = 40\n[[turns]]\ntext = \"An answer that takes its time, as its words are told one by one.\"\n";
+    let config = "[agents.slow]\nmodel = \"script:slow.toml\"\n";
+    let (db, folder) = (Db::new().await, with(config, &[("slow.toml", script)]).folder());
+    let (file, data) = (folder.path().join("runreel.toml"), folder.path().join("data"));
+    let mut first = serve_again(&db.url(), &file, &data).await;
+    let mut peer = Peer::start();
+    peer.open(&Api::new(first.base.clone()), "slow", json!({"id": "c"})).await;
+    peer.order(json!({"do": "send", "text": "go"})).await;
+    until("the text to be saved", || async { db.number("select count(*) from store.open_text").await == 1 }).await;
+    first.child.kill().await.unwrap();
+    let state = peer.order(json!({"do": "rest"})).await;
+    let second = serve_again(&db.url(), &file, &data).await;
+    peer.open(&Api::new(second.base.clone()), "slow", json!({"id": "c", "messages": state["messages"]})).await;
+    peer.order(json!({"do": "resume"})).await;
+    let state = peer.order(json!({"do": "rest"})).await;
+    let parts = parts(&state);
+    let texts: Vec<_> = parts.iter().filter(|part| part["type"] == "text").map(|part| &part["text"]).collect();
+    assert_eq!(texts, ["An answer that takes its time, as its words are told one by one."], "{state}");
+    assert_eq!(state["messages"].as_array().unwrap().len(), 2);
 }

@@ -158,7 +158,9 @@ fn world(acts: &[Act]) -> World {
             Act::Tool => next(&mut moments, NewEvent::new("tool.started", Json::empty()), &open),
             Act::Restart { copies: false } => open.clear(),
             Act::Restart { copies: true } => {
-                open.values_mut().for_each(|open| (open.is_copy, open.is_left) = (true, true))
+                for open in open.values_mut() {
+                    (open.is_copy, open.is_left) = (true, true);
+                }
             }
             Act::Elsewhere(index) => {
                 if let Some(open) = open.get_mut(index) {

@@ -30,6 +30,18 @@ const painted = (page: Page, act: string, isThere: string) =>
     [act, isThere],
   );
 
+/** Milliseconds from a connection of its own until the page has the first event. */
+const firstEvent = async ({ run_id, after }: { run_id: string; after: number }) => {
+  const [began, gone] = [performance.now(), new AbortController()];
+  const headers = { "Last-Event-ID": String(after) };
+  const response = await fetch(`/api/stream/runs/${run_id}`, { headers, signal: gone.signal });
+  const [reader, decoder] = [(response.body as ReadableStream<Uint8Array>).getReader(), new TextDecoder()];
+  for (let heard = ""; !/^id: .*\n\n/ms.test(heard); ) heard += decoder.decode((await reader.read()).value, { stream: true });
+  const took = performance.now() - began;
+  gone.abort();
+  return took;
+};
+
 const rowCount = `document.querySelector("[role=treegrid]").getAttribute("aria-rowcount")`;
 const typed = (text: string) => `
   const field = document.querySelector("input[type=search]");
@@ -65,6 +77,25 @@ test("what a run of 100 000 events feels like", async ({ page, server, producer 
   }
   say("layout shift", await page.evaluate(() => (window as unknown as { shifted: number }).shifted.toFixed(4)));
 
+  await page.evaluate(() => {
+    const told = window as unknown as { drawn: number[] };
+    told.drawn = [];
+    const prototype = HTMLCanvasElement.prototype as unknown as { getContext: (kind: string) => unknown };
+    const context = prototype.getContext;
+    prototype.getContext = function (kind) {
+      const began = performance.now();
+      // It comes when what draws is through.
+      queueMicrotask(() => told.drawn.push(performance.now() - began));
+      return context.call(this, kind);
+    };
+  });
+  for (const n of upTo(20)) {
+    await page.emulateMedia({ colorScheme: n % 2 === 1 ? "dark" : "light" });
+    await page.waitForFunction((count) => (window as unknown as { drawn: number[] }).drawn.length >= count, n);
+  }
+  const draws = await page.evaluate(() => (window as unknown as { drawn: number[] }).drawn.toSorted((a, b) => a - b));
+  say("the minimap drawn", `p50 ${draws[10]?.toFixed(1)}, longest ${draws.at(-1)?.toFixed(1)} ms`);
+
   const requests: string[] = [];
   page.on("request", (request) => requests.push(request.url()));
   const debug = await page.context().newCDPSession(page);
@@ -79,6 +110,13 @@ test("what a run of 100 000 events feels like", async ({ page, server, producer 
     const ask = window.requestAnimationFrame.bind(window);
     window.requestAnimationFrame = (draw) => ((told.frames += 1), ask(draw));
   });
+  for (const back of [1, 10_000]) {
+    const firsts: number[] = [];
+    for (const _ of upTo(20)) firsts.push(await page.evaluate(firstEvent, { run_id, after: last_seq - back }));
+    firsts.sort((a, b) => a - b);
+    say(`first event after connecting, ${back} back`, `p50 ${firsts[10]?.toFixed(1)}, p95 ${firsts[18]?.toFixed(1)} ms`);
+  }
+  requests.length = 0;
   const before = await busy();
   const idle_s = 10;
   await page.waitForTimeout(idle_s * 1000);

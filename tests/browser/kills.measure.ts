@@ -15,8 +15,10 @@ test("an open page through twenty kills of the server", async ({ page, server, p
   await expectEvents(page, last);
   // Somebody reads in the middle, and does not follow.
   const list = page.getByRole("grid", { name: "Events of the run" });
-  await list.evaluate((grid) => (grid.scrollTop = grid.scrollHeight / 2));
-  const seq = await list.evaluate((grid) => {
+  const seq = await list.evaluate(async (grid) => {
+    grid.scrollTop = grid.scrollHeight / 2;
+    // The rows of the middle are there two frames later.
+    for (let n = 0; n < 2; n += 1) await new Promise(requestAnimationFrame);
     const top = grid.getBoundingClientRect().top + 80;
     const rows = [...grid.querySelectorAll("[data-seq]")];
     return rows.find((row) => row.getBoundingClientRect().top > top)?.getAttribute("data-seq") ?? "";

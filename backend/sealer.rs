@@ -1,16 +1,23 @@
 //! The task that seals the log: once a day, by default, it binds the heads of all runs that changed to the seal before,
 //! and signs the result if the server has a key. Several servers on one database take turns; whoever comes first seals.
+//!
+//! Each remembers the last seal that it has seen ([`seen`]). If the log does not have it any more, somebody has replaced
+//! what was sealed, or restored an older copy; nothing is sealed on top of that until the operator has decided.
 
-use std::{sync::Arc, time::Duration};
+pub mod seen;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::seen::SeenFile;
 use crate::{
     clock::Clock,
     domain::{
-        chain::seal::Key,
+        artifact::Hash,
+        chain::seal::{Key, SealRef},
         limits::{SEAL_LOOK_MS, SEAL_REST},
     },
     store::{self, Store},
@@ -24,6 +31,21 @@ pub struct Sealer {
     /// How long after a seal the next one is due.
     pub every: Duration,
     pub key: Option<Arc<Key>>,
+    pub data_dir: PathBuf,
+}
+
+/// Why nothing was sealed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("{0}: {1}")]
+    File(PathBuf, io::Error),
+    #[error(
+        "the log does not have seal {number}, sha256 {sha256}, any more: seals were removed or replaced, or an older copy \
+         of the database was restored; run `runreel verify --all`, and remove {path} to seal what is there now"
+    )]
+    Replaced { number: i64, sha256: Hash, path: PathBuf },
 }
 
 impl Sealer {
@@ -41,18 +63,36 @@ impl Sealer {
         stop.run_until_cancelled(work).await;
     }
 
-    async fn seal_if_due(&self) -> Result<(), store::Error> {
+    /// Seals if the last seal is old enough, and is the one that this server has seen last or a later one.
+    pub async fn seal_if_due(&self) -> Result<(), Error> {
         let every = TimeDelta::from_std(self.every).unwrap_or(TimeDelta::MAX);
-        let last = self.store.seals().last_at().await?;
-        if last.is_some_and(|last| self.clock.now() - last < every) {
+        let home = self.store.artifacts().home().await?;
+        let file = SeenFile::of(&self.data_dir, &home.simple().to_string());
+        let last = self.store.seals().last().await?;
+        let seen = file.read().await.map_err(|error| Error::File(file.path().to_owned(), error))?;
+        if let Some(SealRef { number, sha256 }) = seen
+            && self.store.seals().sha256_of(number).await? != Some(sha256)
+        {
+            metrics::counter!("runreel_seals_refused_total").increment(1);
+            return Err(Error::Replaced { number, sha256, path: file.path().to_owned() });
+        }
+        let mut last_seen = last.as_ref().map(|(seen, _)| *seen);
+        if let Some(last) = last_seen.filter(|last| seen != Some(*last)) {
+            note(&file, last).await;
+        }
+        if last.is_some_and(|(_, at)| self.clock.now() - at < every) {
             return Ok(());
         }
         loop {
             let began = Instant::now();
-            let Some(new) = self.store.seals().seal(self.clock.now(), self.key.as_deref()).await? else { break };
-            let (number, sha256, runs) = (new.seal.number, new.seal.sha256, new.runs);
+            let before = last_seen.map(|last| last.sha256);
+            let made = self.store.seals().seal(self.clock.now(), before, self.key.as_deref()).await?;
+            let Some(new) = made else { break };
+            let (made, runs) = (new.seal.reference(), new.runs);
             // In the log as well, where no change of the database changes it.
-            tracing::info!(number, %sha256, runs, "the log is sealed");
+            tracing::info!(number = made.number, sha256 = %made.sha256, runs, "the log is sealed");
+            note(&file, made).await;
+            last_seen = Some(made);
             if !new.has_more {
                 break;
             }
@@ -60,5 +100,11 @@ impl Sealer {
             tokio::time::sleep(began.elapsed() * SEAL_REST).await;
         }
         Ok(())
+    }
+}
+
+async fn note(file: &SeenFile, seal: SealRef) {
+    if let Err(error) = file.write(seal).await {
+        tracing::warn!(path = %file.path().display(), %error, "the last seal is not noted");
     }
 }

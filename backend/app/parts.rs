@@ -257,7 +257,8 @@ impl Plan<'_> {
         let args = &self.args.seals;
         let every = Duration::from_secs(args.seal_every.0.unsigned_abs());
         let key = args.key()?.map(Arc::new);
-        Ok(Sealer { store: self.store.clone(), clock: self.clock.clone(), every, key })
+        let data_dir = self.args.data.data_dir()?;
+        Ok(Sealer { store: self.store.clone(), clock: self.clock.clone(), every, key, data_dir })
     }
 
     fn mode(&self) -> anyhow::Result<Mode> {

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// All runs of the database, and the seals
     #[arg(long)]
     all: bool,
-    /// With --all: the public key that must have signed every seal, 64 hexadecimal digits
+    /// With --all: the public key that must have signed the last seal, 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "all")]
     key: Option<Hash>,
     /// With --all: a seal that was noted elsewhere and must be there, 64 hexadecimal digits
@@ -71,7 +71,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let run = run.resolve(&client).await?;
     let (id, mut after, mut covered_from) = (run.to_string(), 0, None);
-    let (answer, text) = loop {
+    let (answer, mut text) = loop {
         let text: Value = client.get(&["runs", &id, "verify"], &[("after", after.to_string())]).await?;
         let answer: Answer = serde_json::from_value(text.clone())?;
         covered_from = covered_from.or(answer.covered_from);
@@ -81,6 +81,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         after = answer.checked_to;
     };
     if args.json {
+        text["covered_from"] = covered_from.into();
         print(&format!("{text}\n"))?;
     } else {
         show(&id, &answer, covered_from)?;

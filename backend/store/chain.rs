@@ -15,7 +15,7 @@ use crate::domain::{
     chain::{Fault, FaultKind, Head, Stored, seal::Signature},
     event::timestamp,
     id::{RunId, Seq},
-    limits::REPLAY_ROWS,
+    limits::{EVENT_PAGE_BYTES_MAX, REPLAY_ROWS},
     principal::OwnerId,
     run::Status,
     splice::LogPosition,
@@ -156,10 +156,9 @@ impl Chains<'_> {
                           (select min(o.last_seq) from store.sealed_run o
                            left join lateral (select v.seq, v.link from store.run_event v
                                               where v.run_id = o.run_id and v.seq = o.last_seq limit 1) e on true
-                           where o.run_id = $1 and o.owner_id = $2 and not o.is_removed and o.number > coalesce(
-                                     (select max(g.number) from store.sealed_run g
-                                      where g.run_id = $1 and g.owner_id = $2 and g.is_removed), 0)
-                             and (e.seq is null or e.link is distinct from o.link)) as faulty
+                           where o.run_id = $1 and o.owner_id = $2 and not o.is_removed
+                             and (e.seq is null or e.link is distinct from o.link)
+                             and not store.was_removed_since(o.number, $1, o.last_seq)) as faulty
                    from store.sealed_run n
                    cross join lateral (select * from store.seal l where l.number = n.number limit 1) s
                    where n.run_id = $1 and n.owner_id = $2 and not n.is_removed
@@ -183,10 +182,10 @@ impl Chains<'_> {
         .await
     }
 
-    /// Events of all runs after a place, run by run, each with what its run records, unless that is gone.
+    /// Some events of all runs after a place, run by run, each with what its run records, unless that is gone.
     pub async fn all_after(self, (run, seq): (Uuid, i64)) -> Result<Vec<AnyStored>, Error> {
         self.maintenance(async |mut connection| {
-            let rows = sqlx::query!(
+            let mut rows = sqlx::query!(
                 r#"select e.run_id, e.seq, e.lane, e.position, e.owner_id, e.type as event_type, e.role, e.agent, e.span_id,
                           e.parent_span_id, e.event_id, e.at, e.payload::text as "payload!", e.link, l.unlinked_to,
                           r.owner_id as "run_owner_id?", r.last_seq as "last_seq?", r.status as "status?", r.link as head
@@ -199,9 +198,12 @@ impl Chains<'_> {
                 seq,
                 REPLAY_ROWS
             )
-            .fetch_all(&mut *connection)
-            .await?;
-            let events = rows.into_iter().map(|row| {
+            .fetch(&mut *connection);
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            while bytes < EVENT_PAGE_BYTES_MAX
+                && let Some(row) = rows.try_next().await?
+            {
+                bytes += row.payload.len();
                 let head = match (row.run_owner_id, row.last_seq, row.status) {
                     (Some(owner_id), Some(last_seq), Some(status)) => Some(Head {
                         owner_id,
@@ -228,9 +230,9 @@ impl Chains<'_> {
                     payload: row.payload,
                 };
                 let (place, stored) = stored(row, link.as_deref(), unlinked_to)?;
-                Ok(AnyStored { place, stored, head })
-            });
-            events.collect()
+                events.push(AnyStored { place, stored, head });
+            }
+            Ok(events)
         })
         .await
     }

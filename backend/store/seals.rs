@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::Error;
 use crate::domain::{
     artifact::Hash,
-    chain::seal::{Entry, Key, Seal, Signature},
+    chain::seal::{Entry, Key, Seal, SealRef, Signature},
     id::{RunId, Seq},
     limits::{SEAL_POSITIONS_MAX, SEAL_REMOVED_MAX},
 };
@@ -52,19 +52,37 @@ repository! {
 }
 
 impl Seals<'_> {
-    /// When the last seal was made; `None` if there is none.
-    pub async fn last_at(self) -> Result<Option<DateTime<Utc>>, Error> {
+    /// The last seal, and when it was made; `None` if there is none.
+    pub async fn last(self) -> Result<Option<(SealRef, DateTime<Utc>)>, Error> {
         self.maintenance(async |mut connection| {
-            let at = sqlx::query_scalar!("select at from store.seal order by number desc limit 1");
-            Ok(at.fetch_optional(&mut *connection).await?)
+            let last = sqlx::query!("select number, sha256, at from store.seal order by number desc limit 1");
+            let last = last.fetch_optional(&mut *connection).await?;
+            Ok(last.map(|last| (SealRef { number: last.number, sha256: hash(&last.sha256) }, last.at)))
         })
         .await
     }
 
-    /// Seals what changed since the last seal; `None` if nothing did, or another server just did it.
-    pub async fn seal(self, now: DateTime<Utc>, key: Option<&Key>) -> Result<Option<NewSeal>, Error> {
+    /// The hash of a seal; `None` if there is no such seal.
+    pub async fn sha256_of(self, number: i64) -> Result<Option<Hash>, Error> {
+        self.maintenance(async |mut connection| {
+            let sha256 = sqlx::query_scalar!("select sha256 from store.seal where number = $1", number);
+            Ok(sha256.fetch_optional(&mut *connection).await?.as_deref().map(hash))
+        })
+        .await
+    }
+
+    /// Seals what changed since the last seal, which has this hash; `None` if nothing did, or another server just did it.
+    pub async fn seal(
+        self,
+        now: DateTime<Utc>,
+        before: Option<Hash>,
+        key: Option<&Key>,
+    ) -> Result<Option<NewSeal>, Error> {
         let mut tx = self.upkeep_transaction().await?;
         let since = since(&mut tx).await?;
+        if since.before != before {
+            return Ok(None);
+        }
         let number = since.number;
         let mut entries = changed(&mut tx, &since.lanes).await?;
         // After the runs that are there: one that is removed in between is at least in the next seal.
@@ -103,13 +121,18 @@ impl Seals<'_> {
                 number: row.number,
                 at: row.at,
                 positions: row.positions,
-                sha256: Hash::from_bytes(&row.sha256).unwrap_or(Hash::new([0; 32])),
+                sha256: hash(&row.sha256),
                 signature: row.key.zip(row.signature).map(|(key, signature)| Signature { key, signature }),
             };
             Ok(Some(StoredSeal { seal, entries, unaccounted }))
         })
         .await
     }
+}
+
+/// Of a seal that somebody damaged: one that no seal has.
+fn hash(sha256: &[u8]) -> Hash {
+    Hash::from_bytes(sha256).unwrap_or(Hash::new([0; 32]))
 }
 
 async fn since(tx: &mut PgConnection) -> Result<Since, Error> {
@@ -123,7 +146,7 @@ async fn since(tx: &mut PgConnection) -> Result<Since, Error> {
         (lane.lane, from, lane.position.min(from + SEAL_POSITIONS_MAX), lane.position)
     });
     Ok(Since {
-        before: last.as_ref().and_then(|last| Hash::from_bytes(&last.sha256)),
+        before: last.as_ref().map(|last| hash(&last.sha256)),
         number: last.as_ref().map_or(1, |last| last.number + 1),
         lanes: lanes.collect(),
     })
@@ -238,17 +261,7 @@ async fn unaccounted(connection: &mut PgConnection, number: i64) -> Result<Vec<U
              and case when s.is_removed
                       then (select true from store.removed_run g where g.run_id = s.run_id and g.number = $1 limit 1) is null
                       else (e.seq is null or e.link is distinct from s.link or r.owner_id is distinct from s.owner_id)
-                           -- Removed since, as a later seal says, or the next one will: then nothing that was there at
-                           -- the time of the seal is there, and if the run came again, it was written later.
-                           and ((select true from store.run_event v, store.seal l
-                                 where v.run_id = s.run_id and l.number = $1 and v.position <= l.positions[v.lane + 1]
-                                 limit 1)
-                                or (select true from store.removed_run g
-                                where g.run_id = s.run_id and g.last_seq >= s.last_seq and coalesce(g.number, $1) >= $1
-                                  and (g.number is null
-                                       or (select true from store.sealed_run x
-                                           where x.number = g.number and x.run_id = g.run_id and x.is_removed limit 1))
-                                limit 1) is null)
+                           and not store.was_removed_since($1, s.run_id, s.last_seq)
                  end
            order by s.n"#,
         number

@@ -19,6 +19,7 @@ use crate::{
         splice::LogPosition,
     },
     postgres::STOP_MAX,
+    sealer::seen::SeenFile,
     store::{self, Settings, Store, seals::StoredSeal},
 };
 
@@ -170,7 +171,9 @@ async fn finish(
 
 /// Follows the chain of seals, and looks for what they name.
 async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Result<()> {
-    let (key, mut is_noted) = (args.key.map(|key| key.to_string()), args.seal.is_none());
+    let home = store.artifacts().home().await?;
+    let seen = SeenFile::of(&args.data.data_dir()?, &home.simple().to_string()).read().await?;
+    let (mut is_noted, mut is_seen, mut signed_by) = (args.seal.is_none(), seen.is_none(), None);
     while let Some(stored) = next_seal(store, report).await? {
         let StoredSeal { seal, entries, unaccounted } = stored;
         let number = report.seals + 1;
@@ -181,14 +184,8 @@ async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Resul
         if found.sha256 != seal.sha256 {
             report.of_seal(seal.number, "it, or what it names, was changed", args)?;
         }
-        match &seal.signature {
-            Some(signature) if !signature.is_of(seal.sha256) => {
-                report.of_seal(seal.number, "its signature is wrong", args)?;
-            }
-            signature if key.is_some() && signature.as_ref().map(|by| &by.key) != key.as_ref() => {
-                report.of_seal(seal.number, "it is not signed by the given key", args)?;
-            }
-            _ => {}
+        if seal.signature.as_ref().is_some_and(|signature| !signature.is_of(seal.sha256)) {
+            report.of_seal(seal.number, "its signature is wrong", args)?;
         }
         for entry in unaccounted {
             if entry.is_removed {
@@ -198,7 +195,17 @@ async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Resul
             }
         }
         is_noted |= args.seal == Some(seal.sha256);
+        is_seen |= seen == Some(seal.reference());
         (report.seals, report.last) = (seal.number, Some(seal.sha256));
+        signed_by = seal.signature.map(|signature| signature.key);
+    }
+    // It binds all before it, which may be older than the key.
+    if args.key.is_some_and(|key| signed_by != Some(key.to_string())) {
+        report.of_seal(report.seals, "it is the last, and not signed by the given key", args)?;
+    }
+    if !is_seen {
+        let number = seen.map_or(0, |seen| seen.number);
+        report.of_seal(number, "the server has seen it, and it is not there or another one", args)?;
     }
     if !is_noted {
         report.of_seal(report.seals + 1, "the seal that was noted elsewhere is not there", args)?;

@@ -44,7 +44,18 @@ pub struct Seal {
     pub signature: Option<Signature>,
 }
 
+/// Which seal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealRef {
+    pub number: i64,
+    pub sha256: Hash,
+}
+
 impl Seal {
+    pub fn reference(&self) -> SealRef {
+        SealRef { number: self.number, sha256: self.sha256 }
+    }
+
     /// The seal of these entries, which must be in order, after one with this hash.
     pub fn of(
         before: Option<Hash>,

@@ -1,8 +1,9 @@
 //! Seals that are edited, and the key that signs them.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use runreel::sealer::Sealer;
 use serde_json::{Value, json};
 
 use super::{as_superuser, eight, sealing, until_sealed, verified, verify_all};
@@ -54,7 +55,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ("delete from store.sealed_run where number = 2; delete from store.seal where number = 2", "2", "missing"),
     ("update store.seal set signature = repeat('0', 128) where number = 2", "2", "signature is wrong"),
     ("update store.seal set key = repeat('0', 64) where number = 2", "2", "signature is wrong"),
-    ("update store.seal set key = null, signature = null where number = 2", "2", "not signed by the given key"),
+    ("update store.seal set key = null, signature = null where number = $last", "$last", "not signed by the given key"),
     ("delete from store.sealed_run; delete from store.seal", "1", "noted elsewhere is not there"),
     (
         "delete from store.sealed_run where number = $last; delete from store.seal where number = $last",
@@ -96,6 +97,64 @@ async fn every_edit_of_a_seal_is_found_and_names_it() {
     as_superuser(&db, forged).await;
     let (code, faults, _) = verify().await;
     assert_eq!((code, &faults[0]["kind"], faults.len()), (Some(1), &json!("sealed"), 1), "{faults:?}");
+}
+
+#[tokio::test]
+async fn the_last_seal_is_signed_by_the_given_key_whatever_signed_those_before() {
+    let db = sealed().await;
+    let key = text(&db, "select key from store.seal limit 1").await;
+    as_superuser(&db, "update store.seal set key = null, signature = null where number < 3").await;
+    assert_eq!(verify_all(&db, &["--key", &key]).await.0, Some(0));
+    let (code, faults, _) = verify_all(&db, &["--key", &"0".repeat(64)]).await;
+    assert_eq!((code, faults.len()), (Some(1), 1), "{faults:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_sealed_on_top_of_seals_that_were_replaced_until_the_operator_agrees() {
+    let db = sealed().await;
+    let server = setup().on(&db).start().await;
+    let sealer = Sealer {
+        store: server.inner.timeline.store().clone(),
+        clock: server.clock.clone(),
+        every: Duration::ZERO,
+        key: None,
+        data_dir: db.data.path().to_owned(),
+    };
+    sealer.seal_if_due().await.unwrap();
+    let data_dir = db.data.path().to_str().unwrap();
+    let verify = async || verify_all(&db, &["--data-dir", data_dir]).await;
+    assert_eq!(verify().await.0, Some(0));
+    as_superuser(&db, "delete from store.sealed_run; delete from store.seal").await;
+    let refusal = sealer.seal_if_due().await.unwrap_err().to_string();
+    assert_eq!(db.number("select count(*) from store.seal").await, 0);
+    let (code, faults, _) = verify().await;
+    assert_eq!((code, faults.len()), (Some(1), 1), "{faults:?}");
+    assert!(faults[0]["detail"].as_str().unwrap().contains("has seen it"), "{faults:?}");
+    let file = refusal.split_whitespace().find(|word| word.ends_with(".seal.json")).unwrap();
+    std::fs::remove_file(file).unwrap();
+    sealer.seal_if_due().await.unwrap();
+    assert!(db.number("select count(*) from store.seal").await > 0);
+    assert_eq!(verify().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn a_run_that_was_removed_and_made_again_is_as_it_was_written_also_before_the_next_seal() {
+    let db = Db::new().await;
+    let server = sealing(setup().on(&db)).start().await;
+    let run = eight(&server).await;
+    until_sealed(&db, 1).await;
+    server.stop().await;
+    let server = setup().on(&db).start().await;
+    server.delete(&format!("/api/runs/{run}")).await.expect(204);
+    server.create(json!({ "run_id": run })).await;
+    server.emit(&run, json!({ "type": "log.info" })).await;
+    let found = verified(&server, &run).await;
+    assert_eq!((&found["state"], &found["faults"]), (&json!("verified"), &json!([])), "{found}");
+    let (code, faults, _) = verify_all(&db, &[]).await;
+    assert_eq!((code, faults), (Some(0), vec![]));
+    // Not so if something of it is older than the seal.
+    as_superuser(&db, "update store.run_event set position = 1 where seq = 1").await;
+    assert_eq!(verified(&server, &run).await["state"], "altered");
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ mod graph;
 mod judge;
 mod live;
 mod peers;
+#[path = "../it/support/proxy.rs"]
+#[expect(dead_code, clippy::unwrap_used, unreachable_pub, reason = "the integration tests', which use all of it")]
+mod proxy;
 mod pulse;
 mod reader;
 mod save;
@@ -69,6 +72,8 @@ enum Scenario {
     Live,
     PostgresKills,
     PostgresStop,
+    DatabaseCuts,
+    Narrow,
     Drain,
     StalledReaders,
     GraphKills,
@@ -83,7 +88,7 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 20] = [
+const SCENARIOS: [Scenario; 22] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -92,6 +97,8 @@ const SCENARIOS: [Scenario; 20] = [
     Scenario::Live,
     Scenario::PostgresKills,
     Scenario::PostgresStop,
+    Scenario::DatabaseCuts,
+    Scenario::Narrow,
     Scenario::Drain,
     Scenario::StalledReaders,
     Scenario::GraphKills,
@@ -240,6 +247,10 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
             let fault = Fault::StopPostgres(Duration::from_secs(6));
             Plan { fault, faults: faults(1, 3), readers: pick(8, 12), ..base }
         }
+        Scenario::DatabaseCuts => {
+            Plan { fault: Fault::CutDatabase, faults: faults(6, 30), readers: pick(8, 12), ..base }
+        }
+        Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(8, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };
     vec![(name, storm(program, seed, plan).await)]

@@ -14,11 +14,11 @@ use runreel::{
     database::Database,
     postgres::{Cluster, Options, STOP_MAX},
 };
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 use sqlx::postgres::PgConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::wire;
+use crate::{proxy::Upstream, wire};
 
 /// Longest wait for a server to become ready, or to end by itself.
 pub(crate) const READY_MAX: Duration = Duration::from_mins(1);
@@ -201,6 +201,13 @@ impl Server {
         Ok(())
     }
 
+    /// From now on it may have so many files and sockets open.
+    pub(crate) fn limit_descriptors(&self, most: u64) -> anyhow::Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.pid())?).context("the server has no pid")?;
+        prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) })?;
+        Ok(())
+    }
+
     /// Waits until the server reports that it is ready.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
@@ -293,6 +300,19 @@ impl Shared {
         let (user, password, port) = (&endpoint.user, endpoint.password.expose(), endpoint.port);
         let (database, host) = (&endpoint.database, endpoint.socket_dir.display());
         format!("postgres://{user}:{password}@localhost/{database}?host={host}&port={port}")
+    }
+
+    /// The same through a proxy on this port.
+    pub(crate) fn url_through(&self, port: u16) -> String {
+        let endpoint = self.cluster.endpoint();
+        let (user, password, database) = (&endpoint.user, endpoint.password.expose(), &endpoint.database);
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}?sslmode=disable")
+    }
+
+    /// Where a proxy leads.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let endpoint = self.cluster.endpoint();
+        Upstream::Unix(endpoint.socket_dir.join(format!(".s.PGSQL.{}", endpoint.port)))
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     judge::{Run, Table, Tally, judge_reader, judge_rows, judge_table},
     progress,
+    proxy::Proxy,
     reader::{Manner, Names, Reader, Target, lock},
     site::{Home, Server, Shared, Site},
     table,
@@ -40,6 +41,8 @@ pub(crate) struct Stage {
     pub(crate) readers: Vec<Reader>,
     pub(crate) servers: Vec<Server>,
     shared: Option<Shared>,
+    /// Between the server and its database.
+    pub(crate) proxy: Option<Proxy>,
     pub(crate) site: Site,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) run_ids: Vec<String>,
@@ -108,6 +111,17 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Starts one server that reaches its database through a proxy, and a tree of runs.
+    pub(crate) async fn behind_proxy(program: &Path, runs: usize, seed: u64) -> anyhow::Result<Self> {
+        let site = Site::new()?;
+        let shared = Shared::start(&site).await?;
+        let proxy = Proxy::to(shared.upstream()).await;
+        let homes = vec![Home::Shared(shared.url_through(proxy.port))];
+        let mut stage = Self::on(program, site, homes, runs, seed, &[]).await?;
+        (stage.shared, stage.proxy) = (Some(shared), Some(proxy));
+        Ok(stage)
+    }
+
     /// A server in each of these homes, and a tree of runs.
     pub(crate) async fn on(
         program: &Path,
@@ -125,6 +139,7 @@ impl Stage {
             readers: Vec::new(),
             servers,
             shared: None,
+            proxy: None,
             site,
             traffic: Arc::default(),
             run_ids: Vec::new(),

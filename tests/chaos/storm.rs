@@ -1,6 +1,7 @@
 //! Faults under load: writers and readers are active while servers, or their Postgres, are killed.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -11,6 +12,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 use tokio::{
+    net::TcpStream,
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
@@ -19,10 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     judge::{ACKNOWLEDGED_MIN, Trial},
     progress,
+    proxy::Fate,
     reader::Target,
     site::{READY_MAX, is_ready},
-    stage::{Stage, Verdict, percentile},
-    writer::Writer,
+    stage::{Stage, Verdict, batches, percentile},
+    wire,
+    writer::{Writer, event},
 };
 
 /// Longest wait for the traffic a trial needs.
@@ -38,6 +42,18 @@ const PROBES: u64 = 8;
 /// Health must be truthful within this time.
 const TRUTH_MAX: Duration = Duration::from_secs(2);
 
+/// What only the statement that commits events sends to Postgres.
+const COMMITTED: &str = "\"by\":\"w";
+/// A server that has little of everything.
+const NARROW: [&str; 4] = ["--db-connections", "2", "--bus-frames", "16"];
+/// How many files and sockets it may have open.
+const DESCRIPTORS: u64 = 256;
+/// Connections of a crowd.
+const CROWD: usize = 300;
+/// Events of a burst, and of one request of it.
+const BURST: u64 = 5_000;
+const BURST_BATCH: usize = 100;
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -47,6 +63,11 @@ pub(crate) enum Fault {
     KillPostgres,
     /// SIGSTOP of every Postgres process, SIGCONT later.
     StopPostgres(Duration),
+    /// The server's connections to Postgres break: in turn one whose commit is stored and not answered, one whose commit
+    /// is not sent, and all of them.
+    CutDatabase,
+    /// More connections than the server has descriptors for, and a burst of events through a ring of few frames.
+    Crowd,
 }
 
 /// A storm's dimensions.
@@ -63,7 +84,14 @@ pub(crate) struct Plan {
 
 /// Executes a plan and judges the result.
 pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
-    let mut stage = Stage::open(program, plan.processes, plan.runs, seed, &[]).await?;
+    let mut stage = match plan.fault {
+        Fault::CutDatabase => Stage::behind_proxy(program, plan.runs, seed).await?,
+        Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
+        _ => Stage::open(program, plan.processes, plan.runs, seed, &[]).await?,
+    };
+    if plan.fault == Fault::Crowd {
+        stage.servers[0].limit_descriptors(DESCRIPTORS)?;
+    }
     let stop = CancellationToken::new();
     let writers = start_writers(&stage, plan, &stop)?;
     for reader in 0..plan.readers {
@@ -94,6 +122,11 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
     let mut verdict = stage.judge().await?;
     verdict.violations.append(&mut notes.violations);
     verdict.facts.append(&mut notes.facts);
+    if plan.fault == Fault::Crowd {
+        let lags = lags(stage.servers[0].address).await?;
+        verdict.require(lags > 0, || "no reader was ever behind the ring".to_owned());
+        verdict.fact(format!("readers were behind the ring {lags} times"));
+    }
     let failed = trials.iter().filter(|trial| !trial.counts()).count();
     verdict.require(failed == 0, || format!("{failed} trials prove nothing: {trials:?}"));
     verdict.fact(format!("{} faults", trials.len()));
@@ -160,8 +193,59 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
             };
             timeout(READY_MAX, wait).await.context("Postgres does not come back")
         }
+        Fault::CutDatabase => cut(stage, number).await,
+        Fault::Crowd => crowd(stage, number).await,
         Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,
     }
+}
+
+/// Breaks connections between the server and Postgres, and waits until it is ready again.
+async fn cut(stage: &Stage, number: usize) -> anyhow::Result<()> {
+    let proxy = stage.proxy.as_ref().context("there is no proxy")?;
+    match number % 3 {
+        0 => proxy.trap(COMMITTED, Fate::Unanswered),
+        1 => proxy.trap(COMMITTED, Fate::Lost),
+        _ => proxy.drop_all(),
+    }
+    let address = stage.servers[0].address;
+    let wait = async {
+        while proxy.is_set() || !is_ready(address).await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(READY_MAX, wait).await.context("the server does not recover")
+}
+
+/// Connects more often than the server can accept, emits a burst, and lets go.
+async fn crowd(stage: &Stage, number: usize) -> anyhow::Result<()> {
+    let (client, address) = (stage.client(0)?, stage.servers[0].address);
+    let (mut sockets, mut rng) = (Vec::new(), StdRng::seed_from_u64(stage.seed ^ number as u64));
+    let events = (0..BURST).map(|n| event(&format!("burst-{number}"), n, &mut rng)).collect();
+    for (batch, events) in batches(events, std::iter::repeat(BURST_BATCH)).into_iter().enumerate() {
+        stage.traffic.attempt(0, &events);
+        let ack = client.emit_until_stored(&stage.run_ids[0], &events, READY_MAX).await?;
+        stage.traffic.answered(0, &events, &ack);
+        if batch == 0 {
+            // The burst has its connection: from now on nobody gets one.
+            for _ in 0..CROWD {
+                sockets.push(TcpStream::connect(address).await?);
+            }
+        }
+    }
+    drop(sockets);
+    let wait = async {
+        while !is_ready(address).await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(READY_MAX, wait).await.context("the server does not recover")
+}
+
+/// How often readers had to go back to the database.
+async fn lags(address: SocketAddr) -> anyhow::Result<u64> {
+    let metrics = wire::get(address, "/metrics", &[]).await?.text().await?;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("runreel_stream_lags_total "));
+    line.map_or(Ok(0), |count| Ok(count.parse()?))
 }
 
 /// Freezes Postgres, sends emits into it, and lets it continue.

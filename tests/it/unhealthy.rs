@@ -15,6 +15,7 @@ use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use crate::support::{
     api::{Reply, stream_of},
     cluster::{Db, execute},
+    patiently,
     proxy::{Fate, Proxy},
     runs::{assert_contiguous, new_run_id, numbered, seqs},
     server::{Server, serve_args, setup},
@@ -198,7 +199,7 @@ async fn a_server_that_starts_waits_for_its_database_but_not_for_one_that_refuse
     let proxy = Proxy::to(db.upstream()).await;
     proxy.cut();
     let mending = async {
-        proxy.until_refused().await;
+        patiently("a connection", proxy.refused().wait_for(|refused| *refused > 0)).await.unwrap();
         proxy.mend();
     };
     let (server, ()) = tokio::join!(setup().on(&db).through(db.url_through(proxy.port)).start(), mending);

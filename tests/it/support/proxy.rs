@@ -36,12 +36,13 @@ pub enum Fate {
     Unanswered,
 }
 
+#[derive(Debug)]
 struct Trap {
     needle: Vec<u8>,
     fate: Fate,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Shared {
     mode: watch::Sender<Mode>,
     /// Incremented with every cut of open connections.
@@ -52,6 +53,7 @@ struct Shared {
 }
 
 /// A proxy on its own port; it lives as long as its test's runtime.
+#[derive(Debug)]
 pub struct Proxy {
     pub port: u16,
     shared: Shared,
@@ -95,11 +97,9 @@ impl Proxy {
         self.drop_all();
     }
 
-    /// Waits until a connection has come while everything was cut.
-    pub async fn until_refused(&self) {
-        super::patiently("a connection", self.shared.refused.subscribe().wait_for(|refused| *refused > 0))
-            .await
-            .unwrap();
+    /// How many connections came while everything was cut.
+    pub fn refused(&self) -> watch::Receiver<u64> {
+        self.shared.refused.subscribe()
     }
 
     /// Cuts what is open now; new connections pass.

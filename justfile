@@ -85,6 +85,10 @@ format:
 planted: web
     tests/planted/run
 
+# Six classic bugs, built one at a time: the fault harness finds each.
+bugs *names: postgres faults build
+    tests/planted/bugs {{ names }}
+
 # Unit and property tests.
 unit:
     cargo test --lib

@@ -66,10 +66,9 @@ impl Sealer {
     /// Seals if the last seal is old enough, and is the one that this server has seen last or a later one.
     pub async fn seal_if_due(&self) -> Result<(), Error> {
         let every = TimeDelta::from_std(self.every).unwrap_or(TimeDelta::MAX);
-        let home = self.store.artifacts().home().await?;
-        let file = SeenFile::of(&self.data_dir, &home.simple().to_string());
-        let last = self.store.seals().last().await?;
+        let file = SeenFile::of(&self.data_dir, self.store.seals().log().await?);
         let seen = file.read().await.map_err(|error| Error::File(file.path().to_owned(), error))?;
+        let last = self.store.seals().last().await?;
         if let Some(SealRef { number, sha256 }) = seen
             && self.store.seals().sha256_of(number).await? != Some(sha256)
         {
@@ -77,7 +76,7 @@ impl Sealer {
             return Err(Error::Replaced { number, sha256, path: file.path().to_owned() });
         }
         let mut last_seen = last.as_ref().map(|(seen, _)| *seen);
-        if let Some(last) = last_seen.filter(|last| seen != Some(*last)) {
+        if let Some(last) = last_seen.filter(|last| seen.is_none_or(|seen| last.number > seen.number)) {
             note(&file, last).await;
         }
         if last.is_some_and(|(_, at)| self.clock.now() - at < every) {

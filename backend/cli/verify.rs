@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// All runs of the database, and the seals
     #[arg(long)]
     all: bool,
-    /// With --all: the public key that must have signed the last seal, 64 hexadecimal digits
+    /// With --all: the public key that must have signed a seal and all after it, 64 hexadecimal digits
     #[arg(long, value_name = "KEY", requires = "all")]
     key: Option<Hash>,
     /// With --all: a seal that was noted elsewhere and must be there, 64 hexadecimal digits

@@ -138,7 +138,8 @@ impl Dispatch {
         for job in &jobs {
             let kind = if job.attempt == 1 { "first" } else { "again" };
             metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
-            if job.lapses > 0 {
+            if job.has_lapsed {
+                self.timeline.end_texts(job.run.context.run_id);
                 tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "job taken over after its lease expired");
             }
         }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{fs, io::AsyncWriteExt as _};
 
-use crate::domain::chain::seal::SealRef;
+use crate::domain::{artifact::Hash, chain::seal::SealRef};
 
 /// The file. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct SeenFile(Arc<PathBuf>);
 
 impl SeenFile {
     /// The file for one log below a data directory; its folder is created by the first write.
-    pub fn of(data_dir: &Path, log: &str) -> Self {
+    pub fn of(data_dir: &Path, log: Hash) -> Self {
         Self(Arc::new(data_dir.join("history").join(format!("{log}.seal.json"))))
     }
 
@@ -40,7 +40,8 @@ impl SeenFile {
         if let Some(folder) = self.path().parent() {
             fs::create_dir_all(folder).await?;
         }
-        let new = self.path().with_extension("new");
+        // Several servers may have one data directory.
+        let new = self.path().with_extension(format!("{}.new", std::process::id()));
         let mut file = fs::File::create(&new).await?;
         file.write_all(&serde_json::to_vec(&seen)?).await?;
         file.sync_all().await?;

@@ -157,8 +157,8 @@ impl Chains<'_> {
                            left join lateral (select v.seq, v.link from store.run_event v
                                               where v.run_id = o.run_id and v.seq = o.last_seq limit 1) e on true
                            where o.run_id = $1 and o.owner_id = $2 and not o.is_removed
-                             and (e.seq is null or e.link is distinct from o.link)
-                             and not store.was_removed_since(o.number, $1, o.last_seq)) as faulty
+                             and case when e.seq is null or e.link is distinct from o.link
+                                      then not store.was_removed_since(o.number, $1, o.last_seq) end) as faulty
                    from store.sealed_run n
                    cross join lateral (select * from store.seal l where l.number = n.number limit 1) s
                    where n.run_id = $1 and n.owner_id = $2 and not n.is_removed
@@ -182,8 +182,9 @@ impl Chains<'_> {
         .await
     }
 
-    /// Some events of all runs after a place, run by run, each with what its run records, unless that is gone.
-    pub async fn all_after(self, (run, seq): (Uuid, i64)) -> Result<Vec<AnyStored>, Error> {
+    /// Up to so many events of all runs after a place, run by run, each with what its run records, unless that is gone;
+    /// and the bytes of their payloads.
+    pub async fn all_after(self, (run, seq): (Uuid, i64), limit: i64) -> Result<(Vec<AnyStored>, usize), Error> {
         self.maintenance(async |mut connection| {
             let mut rows = sqlx::query!(
                 r#"select e.run_id, e.seq, e.lane, e.position, e.owner_id, e.type as event_type, e.role, e.agent, e.span_id,
@@ -196,7 +197,7 @@ impl Chains<'_> {
                    order by e.run_id, e.seq"#,
                 run,
                 seq,
-                REPLAY_ROWS
+                limit
             )
             .fetch(&mut *connection);
             let (mut events, mut bytes) = (Vec::new(), 0);
@@ -232,7 +233,7 @@ impl Chains<'_> {
                 let (place, stored) = stored(row, link.as_deref(), unlinked_to)?;
                 events.push(AnyStored { place, stored, head });
             }
-            Ok(events)
+            Ok((events, bytes))
         })
         .await
     }

@@ -26,6 +26,8 @@ pub struct Leased {
     pub attempt: i32,
     /// How many holders have let their lease lapse before.
     pub lapses: i32,
+    /// Whether the last one has.
+    pub has_lapsed: bool,
     pub lease_until: DateTime<Utc>,
 }
 
@@ -170,10 +172,11 @@ impl Jobs<'_> {
 
     /// Moves the live leases of a session to a runner that resumes it, under new ids; the old ids become invalid.
     pub async fn adopt(self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
-        let leases = self.maintenance(async |mut connection| {
-            let leases = sqlx::query_as!(
-                Lease,
-                r#"with mine as (
+        let leases = self
+            .maintenance(async |mut connection| {
+                let leases = sqlx::query_as!(
+                    Lease,
+                    r#"with mine as (
                        select run_id, row_number() over (order by created_at, run_id) as n from store.job
                        where session_id = $1 and ($2::text is null or owner_id = $2) and lease_id is not null
                          and lease_until > coalesce($3, now())
@@ -183,19 +186,20 @@ impl Jobs<'_> {
                        lease_until = coalesce($3, now()) + $6::bigint * interval '1 millisecond'
                    from mine join unnest($4::uuid[]) with ordinality l (lease_id, n) on l.n = mine.n
                    where j.run_id = mine.run_id and j.session_id = $1 and j.lease_until > coalesce($3, now())
-                   returning j.run_id, j.lease_id as "lease_id!", j.attempt, j.lapses, j.lease_until as "lease_until!""#,
-                who.session,
-                who.owner.as_ref().map(OwnerId::as_str),
-                term.now,
-                fresh,
-                who.name.as_str(),
-                term.lease_ms
-            )
-            .fetch_all(&mut *connection)
+                   returning j.run_id, j.lease_id as "lease_id!", j.attempt, j.lapses, false as "has_lapsed!",
+                             j.lease_until as "lease_until!""#,
+                    who.session,
+                    who.owner.as_ref().map(OwnerId::as_str),
+                    term.now,
+                    fresh,
+                    who.name.as_str(),
+                    term.lease_ms
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                Ok(leases)
+            })
             .await?;
-            Ok(leases)
-        })
-        .await?;
         self.with_runs(leases).await
     }
 
@@ -246,8 +250,8 @@ impl Jobs<'_> {
         let runs = self.runs().records(&ids).await?;
         let mut runs: HashMap<Uuid, RunRecord> = runs.into_iter().map(|run| (run.context.run_id.uuid(), run)).collect();
         let jobs = leases.into_iter().filter_map(|lease| {
-            let Lease { run_id, lease_id, attempt, lapses, lease_until } = lease;
-            Some(Leased { run: runs.remove(&run_id)?, lease_id, attempt, lapses, lease_until })
+            let Lease { run_id, lease_id, attempt, lapses, has_lapsed, lease_until } = lease;
+            Some(Leased { run: runs.remove(&run_id)?, lease_id, attempt, lapses, has_lapsed, lease_until })
         });
         let mut jobs: Vec<Leased> = jobs.collect();
         jobs.sort_by_key(|job| (job.run.head.created_at, job.run.context.run_id));
@@ -383,5 +387,6 @@ struct Lease {
     lease_id: Uuid,
     attempt: i32,
     lapses: i32,
+    has_lapsed: bool,
     lease_until: DateTime<Utc>,
 }

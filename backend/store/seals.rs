@@ -52,6 +52,19 @@ repository! {
 }
 
 impl Seals<'_> {
+    /// What tells this log from those of other databases: made of the cluster's identity and the database's name, of which
+    /// whoever owns the tables can change neither.
+    pub async fn log(self) -> Result<Hash, Error> {
+        self.maintenance(async |mut connection| {
+            let log = sqlx::query_scalar!(
+                r#"select sha256(convert_to((select system_identifier from pg_control_system()) || ' ' || current_database(),
+                                            'UTF8')) as "log!""#
+            );
+            Ok(hash(&log.fetch_one(&mut *connection).await?))
+        })
+        .await
+    }
+
     /// The last seal, and when it was made; `None` if there is none.
     pub async fn last(self) -> Result<Option<(SealRef, DateTime<Utc>)>, Error> {
         self.maintenance(async |mut connection| {

@@ -263,6 +263,11 @@ impl Timeline {
         Ok(removal)
     }
 
+    /// Drops the open texts of a run whose writer does not go on.
+    pub fn end_texts(&self, run: RunId) {
+        self.shared.gate.end_texts(run);
+    }
+
     /// Drops what this process has cached of runs that were removed.
     pub fn forget(&self, runs: &[RunId]) {
         for run in runs {

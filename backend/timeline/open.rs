@@ -17,7 +17,7 @@ mod unsaved;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use chrono::{DateTime, Utc};
@@ -54,6 +54,17 @@ pub struct OpenText {
     pub is_copy: bool,
     bytes: usize,
     text: Arc<Text>,
+}
+
+/// The same without keeping the text: it is there as long as the process has it.
+#[derive(Clone, Debug)]
+pub struct HeldText {
+    context: Arc<RunContext>,
+    event_type: EventType,
+    pub span_id: SpanId,
+    chars: usize,
+    bytes: usize,
+    text: Weak<Text>,
 }
 
 /// All open texts of the process.
@@ -292,6 +303,14 @@ impl OpenTexts {
         quietest.is_some_and(|run| self.forget(run))
     }
 
+    /// Drops the texts of a run: whoever wrote them does not go on.
+    pub(super) fn end(&mut self, run: RunId) {
+        if let Some(closings) = &mut self.closings {
+            closings.note(run, Closes::Run);
+        }
+        self.forget(run);
+    }
+
     /// Drops all texts.
     pub(super) fn clear(&mut self) {
         if let Some(closings) = &mut self.closings {
@@ -331,7 +350,21 @@ impl OpenRun {
     }
 }
 
+impl HeldText {
+    /// The text as it was then; `None` if the process does not have it any more.
+    pub fn open(self) -> Option<OpenText> {
+        let Self { context, event_type, span_id, chars, bytes, text } = self;
+        Some(OpenText { context, event_type, span_id, chars, is_copy: true, bytes, text: text.upgrade()? })
+    }
+}
+
 impl OpenText {
+    /// A handle that does not keep the text.
+    pub fn hold(&self) -> HeldText {
+        let Self { context, event_type, span_id, chars, bytes, text, .. } = self.clone();
+        HeldText { context, event_type, span_id, chars, bytes, text: Arc::downgrade(&text) }
+    }
+
     /// The text in pieces of a bounded size, read lazily.
     pub fn pieces(&self) -> impl Iterator<Item = String> + Send + use<> {
         let (text, mut left) = (Arc::clone(&self.text), self.bytes);

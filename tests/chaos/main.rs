@@ -73,6 +73,7 @@ enum Scenario {
     PostgresKills,
     PostgresStop,
     DatabaseCuts,
+    ClientCuts,
     Narrow,
     Drain,
     StalledReaders,
@@ -88,7 +89,7 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 22] = [
+const SCENARIOS: [Scenario; 23] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -98,6 +99,7 @@ const SCENARIOS: [Scenario; 22] = [
     Scenario::PostgresKills,
     Scenario::PostgresStop,
     Scenario::DatabaseCuts,
+    Scenario::ClientCuts,
     Scenario::Narrow,
     Scenario::Drain,
     Scenario::StalledReaders,
@@ -250,6 +252,7 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
         Scenario::DatabaseCuts => {
             Plan { fault: Fault::CutDatabase, faults: faults(6, 30), readers: pick(8, 12), ..base }
         }
+        Scenario::ClientCuts => Plan { fault: Fault::CutClients, faults: faults(10, 60), ..base },
         Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(8, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use runreel::client::Client;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 use tokio::{
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     judge::{ACKNOWLEDGED_MIN, Trial},
     progress,
-    proxy::Fate,
+    proxy::{Fate, Proxy, Upstream},
     reader::Target,
     site::{READY_MAX, is_ready},
     stage::{Stage, Verdict, batches, percentile},
@@ -42,8 +43,8 @@ const PROBES: u64 = 8;
 /// Health must be truthful within this time.
 const TRUTH_MAX: Duration = Duration::from_secs(2);
 
-/// What only the statement that commits events sends to Postgres.
-const COMMITTED: &str = "\"by\":\"w";
+/// What only a request with events, and the statement that commits them, has in it.
+const EVENTS: &str = "\"by\":\"w";
 /// A server that has little of everything.
 const NARROW: [&str; 4] = ["--db-connections", "2", "--bus-frames", "16"];
 /// How many files and sockets it may have open.
@@ -66,6 +67,8 @@ pub(crate) enum Fault {
     /// The server's connections to Postgres break: in turn one whose commit is stored and not answered, one whose commit
     /// is not sent, and all of them.
     CutDatabase,
+    /// The writers' connections to the server break: in turn one whose emit is stored and not answered, and all of them.
+    CutClients,
     /// More connections than the server has descriptors for, and a burst of events through a ring of few frames.
     Crowd,
 }
@@ -87,8 +90,13 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
     let mut stage = match plan.fault {
         Fault::CutDatabase => Stage::behind_proxy(program, plan.runs, seed).await?,
         Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
+        // Runs of two lanes have no order in common.
+        _ if plan.processes > 1 => Stage::open(program, plan.processes, plan.runs, seed, &["--lanes", "2"]).await?,
         _ => Stage::open(program, plan.processes, plan.runs, seed, &[]).await?,
     };
+    if plan.fault == Fault::CutClients {
+        stage.proxy = Some(Proxy::to(Upstream::Tcp(stage.servers[0].address.to_string())).await);
+    }
     if plan.fault == Fault::Crowd {
         stage.servers[0].limit_descriptors(DESCRIPTORS)?;
     }
@@ -140,7 +148,10 @@ fn start_writers(stage: &Stage, plan: Plan, stop: &CancellationToken) -> anyhow:
         .map(|number| {
             let run = number % plan.runs;
             let writer = Writer {
-                client: stage.client(number / plan.runs % plan.processes)?,
+                client: match &stage.proxy {
+                    Some(proxy) if plan.fault == Fault::CutClients => Client::new(&proxy.base(), None)?,
+                    _ => stage.client(number / plan.runs % plan.processes)?,
+                },
                 run,
                 run_id: stage.run_ids[run].clone(),
                 name: format!("w{number}"),
@@ -193,19 +204,19 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
             };
             timeout(READY_MAX, wait).await.context("Postgres does not come back")
         }
-        Fault::CutDatabase => cut(stage, number).await,
+        Fault::CutDatabase => cut(stage, [Some(Fate::Unanswered), Some(Fate::Lost), None][number % 3]).await,
+        Fault::CutClients => cut(stage, [Some(Fate::Unanswered), None][number % 2]).await,
         Fault::Crowd => crowd(stage, number).await,
         Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,
     }
 }
 
-/// Breaks connections between the server and Postgres, and waits until it is ready again.
-async fn cut(stage: &Stage, number: usize) -> anyhow::Result<()> {
+/// Breaks a connection that carries events, or all connections, and waits until the server is ready again.
+async fn cut(stage: &Stage, fate: Option<Fate>) -> anyhow::Result<()> {
     let proxy = stage.proxy.as_ref().context("there is no proxy")?;
-    match number % 3 {
-        0 => proxy.trap(COMMITTED, Fate::Unanswered),
-        1 => proxy.trap(COMMITTED, Fate::Lost),
-        _ => proxy.drop_all(),
+    match fate {
+        Some(fate) => proxy.trap(EVENTS, fate),
+        None => proxy.drop_all(),
     }
     let address = stage.servers[0].address;
     let wait = async {

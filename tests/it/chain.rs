@@ -4,7 +4,7 @@ mod edits;
 mod kept;
 mod seals;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use serde_json::Value;
 
@@ -15,10 +15,16 @@ use crate::support::{
     server::Setup,
 };
 
-/// What the program says about everything: its exit code, the faults and the summary.
+/// What the program says about everything: its exit code, the faults and the summary. It has the data directory of no
+/// server.
 pub(super) async fn verify_all(db: &Db, words: &[&str]) -> (Option<i32>, Vec<Value>, Value) {
-    let url = db.url();
-    let args = [&["verify", "--all", "--json", "--database-url", &url], words].concat();
+    verify_beside(db, db.artifacts.path(), words).await
+}
+
+/// The same with the data directory of a server.
+pub(super) async fn verify_beside(db: &Db, data_dir: &Path, words: &[&str]) -> (Option<i32>, Vec<Value>, Value) {
+    let (url, data_dir) = (db.url(), data_dir.to_str().unwrap());
+    let args = [&["verify", "--all", "--json", "--database-url", &url, "--data-dir", data_dir], words].concat();
     let said = run(program(&args), "").await;
     let mut lines: Vec<Value> = said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let summary = lines.pop().unwrap_or_else(|| panic!("{}", said.stderr));

@@ -96,7 +96,12 @@ impl Runtime {
                 self.dispatch.finish(lease).await
             }
             (_, Some(StopReason::Lost)) => Ok(false),
-            (Done::Suspended | Done::Stopped, None) => self.dispatch.release(lease).await,
+            (Done::Suspended, None) => self.dispatch.release(lease).await,
+            (Done::Stopped, None) => {
+                // What it was writing begins again at the next holder.
+                self.dispatch.timeline().end_texts(assignment.context.run_id);
+                self.dispatch.release(lease).await
+            }
         };
         if let Err(error) = settled {
             // The lease expires by itself, and the sweep does the rest.

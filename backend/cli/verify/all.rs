@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, process::ExitCode};
 
+use anyhow::Context as _;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -14,8 +15,12 @@ use crate::{
     database::Database,
     domain::{
         artifact::Hash,
-        chain::{Fault, FaultKind, Head, Walk, seal::Seal},
+        chain::{
+            Fault, FaultKind, Head, Walk,
+            seal::{Seal, SealRef},
+        },
         id::{RunId, Seq},
+        limits::{EVENT_PAGE_BYTES_MAX, REPLAY_ROWS},
         splice::LogPosition,
     },
     postgres::STOP_MAX,
@@ -34,6 +39,8 @@ struct Report {
     seals: i64,
     /// The hash of the last seal.
     last: Option<Hash>,
+    /// The last seal that the server with this data directory has seen.
+    seen: Option<SealRef>,
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -50,12 +57,16 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "{}\n",
             json!({
                 "faults": report.faults, "runs": report.runs, "events": report.events, "uncovered_runs": report.uncovered,
-                "seals": report.seals, "last_seal": last,
+                "seals": report.seals, "last_seal": last, "seen_seal": report.seen.map(|seen| seen.number),
             })
         ))?;
     } else {
         let Report { runs, events, uncovered, seals, .. } = report;
         say(format!("{runs} runs, {events} events, {uncovered} runs not or partly covered, {seals} seals"));
+        say(match report.seen {
+            Some(seen) => format!("the server with this data directory has seen seal {}", seen.number),
+            None => "no server with this data directory has seen a seal".to_owned(),
+        });
         if let Some(last) = report.last {
             say(format!("the last seal is {last}"));
         }
@@ -92,7 +103,9 @@ impl Report {
 }
 
 async fn verify(store: &Store, args: &Args) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+    let file = SeenFile::of(&args.data.data_dir()?, store.seals().log().await?);
+    let seen = file.read().await.with_context(|| file.path().display().to_string())?;
+    let mut report = Report { seen, ..Report::default() };
     chains(store, args, &mut report).await?;
     let mut after = Uuid::nil();
     loop {
@@ -113,9 +126,14 @@ async fn chains(store: &Store, args: &Args, report: &mut Report) -> Result<(), a
     // Of each lane: the events up to where it stood before, and the greatest position.
     let mut counts: HashMap<u8, (i64, i64)> = HashMap::new();
     let (mut place, mut open): (_, Option<(RunId, Walk, Option<Head>)>) = ((Uuid::nil(), 0), None);
+    let mut rows = REPLAY_ROWS;
     loop {
-        let page = store.chains().all_after(place).await?;
+        let (page, bytes) = store.chains().all_after(place, rows).await?;
         let Some(last) = page.last() else { break };
+        // As many as make a page: the database sends all that it is asked for.
+        rows = i64::try_from(EVENT_PAGE_BYTES_MAX * page.len() / bytes.max(1))
+            .unwrap_or(REPLAY_ROWS)
+            .clamp(16, REPLAY_ROWS);
         place = (last.stored.event.run_id.uuid(), last.place.seq.get());
         for row in page {
             let (run, LogPosition { lane, position, .. }) = (row.stored.event.run_id, row.place);
@@ -171,9 +189,8 @@ async fn finish(
 
 /// Follows the chain of seals, and looks for what they name.
 async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Result<()> {
-    let home = store.artifacts().home().await?;
-    let seen = SeenFile::of(&args.data.data_dir()?, &home.simple().to_string()).read().await?;
-    let (mut is_noted, mut is_seen, mut signed_by) = (args.seal.is_none(), seen.is_none(), None);
+    let key = args.key.map(|key| key.to_string());
+    let (mut is_noted, mut is_seen, mut is_signed) = (args.seal.is_none(), report.seen.is_none(), false);
     while let Some(stored) = next_seal(store, report).await? {
         let StoredSeal { seal, entries, unaccounted } = stored;
         let number = report.seals + 1;
@@ -194,17 +211,20 @@ async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Resul
                 report.of_run(entry.run_id, Fault { seq: entry.last_seq, kind: FaultKind::Sealed }, args)?;
             }
         }
+        let by_key = key.is_some() && seal.signature.as_ref().map(|by| &by.key) == key.as_ref();
+        if is_signed && !by_key {
+            report.of_seal(seal.number, "it is not signed by the given key, which signed one before it", args)?;
+        }
+        is_signed |= by_key;
         is_noted |= args.seal == Some(seal.sha256);
-        is_seen |= seen == Some(seal.reference());
+        is_seen |= report.seen == Some(seal.reference());
         (report.seals, report.last) = (seal.number, Some(seal.sha256));
-        signed_by = seal.signature.map(|signature| signature.key);
     }
-    // It binds all before it, which may be older than the key.
-    if args.key.is_some_and(|key| signed_by != Some(key.to_string())) {
-        report.of_seal(report.seals, "it is the last, and not signed by the given key", args)?;
+    // One that is signed binds those before it, which may be older than the key.
+    if key.is_some() && !is_signed {
+        report.of_seal(report.seals, "none up to here is signed by the given key", args)?;
     }
-    if !is_seen {
-        let number = seen.map_or(0, |seen| seen.number);
+    if let Some(SealRef { number, .. }) = report.seen.filter(|_| !is_seen) {
         report.of_seal(number, "the server has seen it, and it is not there or another one", args)?;
     }
     if !is_noted {

@@ -9,7 +9,7 @@
 //! - Tokens that do not continue what was sent are not shown. A durable text that does not begin with what was sent is
 //!   [`Part::Replaced`].
 //! - What another process had written of a text is shown with the first token that continues it. If that process was
-//!   killed, the text begins again, and no chat client can take back what it was shown.
+//!   killed, the text begins again, and no chat client can take back what it was shown: then it is shown when it is whole.
 //! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
 //!   said of an event depends only on the event, on the position, and on earlier events.
 //!
@@ -18,12 +18,14 @@
 
 mod event;
 mod part;
+mod so_far;
 mod texts;
 
 use std::{sync::Arc, vec};
 
 use bytes::{Bytes, BytesMut};
 
+use self::so_far::{CatchingUp, HeldTexts};
 pub use self::{
     event::Event,
     part::{Dialect, Part, Shown},
@@ -65,8 +67,9 @@ pub struct Conversation<D: Dialect> {
     waiting: vec::IntoIter<StreamItem>,
     /// The text so far that is being written.
     catching_up: Option<CatchingUp>,
-    /// The texts so far of other processes that nothing has continued since.
-    held: Vec<OpenText>,
+    held: HeldTexts,
+    /// The token that continues the text that is caught up with.
+    next_token: Option<Arc<Frame>>,
     /// Where the reader is.
     at: Position,
     texts: texts::Texts,
@@ -88,7 +91,8 @@ impl<D: Dialect> Conversation<D> {
             retry_ms,
             waiting: Vec::new().into_iter(),
             catching_up: None,
-            held: Vec::new(),
+            held: HeldTexts::default(),
+            next_token: None,
             at,
             said: Vec::new(),
             is_joining: false,
@@ -107,8 +111,9 @@ impl<D: Dialect> Conversation<D> {
             StreamItem::Frame(frame) if frame.place.is_some() => self.durable(frame),
             StreamItem::Frame(frame) => self.token(frame),
             StreamItem::Snapshot(open) => {
-                self.held.retain(|held| held.span_id != open.span_id);
-                if open.is_copy { self.held.push(open.clone()) } else { self.catch_up(open) }
+                if !self.held.hold(open) {
+                    self.catch_up(open);
+                }
             }
             StreamItem::CaughtUp { .. } => {
                 self.is_joining = false;
@@ -132,13 +137,15 @@ impl<D: Dialect> Conversation<D> {
         }
     }
 
-    fn token(&mut self, frame: &Frame) {
+    fn token(&mut self, frame: &Arc<Frame>) {
         let What::Token { text, offset, piece } = frame.meaning() else { return };
-        if let Some(index) = self.held.iter().position(|held| held.span_id == text.span) {
-            let held = self.held.swap_remove(index);
-            if held.chars == *offset {
-                self.catch_up(&held);
-                while self.next_piece() {}
+        if let Some(held) = self.held.release(&text.span) {
+            // One that goes on elsewhere, or begins again, comes with its durable event.
+            let Some(open) = held.open().filter(|open| open.chars == *offset) else { return };
+            self.catch_up(&open);
+            if self.catching_up.is_some() {
+                self.next_token = Some(Arc::clone(frame));
+                return;
             }
         }
         let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
@@ -164,21 +171,19 @@ impl<D: Dialect> Conversation<D> {
             return;
         };
         self.open(index, &text);
-        self.catching_up = Some(CatchingUp { text, pieces: Box::new(open.pieces()), before: rest.bytes });
+        self.catching_up = Some(CatchingUp::new(text, open, rest.bytes));
     }
 
     /// Says the next piece of the text that is caught up with; false if there is none.
     fn next_piece(&mut self) -> bool {
         let Some(catching_up) = &mut self.catching_up else { return false };
-        let Some(piece) = catching_up.pieces.next() else {
+        let Some((text, piece)) = catching_up.next() else {
             self.catching_up = None;
             return true;
         };
-        let skipped = catching_up.before.min(piece.len());
-        catching_up.before -= skipped;
-        let text = catching_up.text.clone();
+        let text = text.clone();
         if let Some(index) = self.live(&text, false) {
-            self.append(index, &text, &piece[skipped..]);
+            self.append(index, &text, &piece);
         }
         true
     }
@@ -231,7 +236,7 @@ impl<D: Dialect> Conversation<D> {
     fn durable(&mut self, frame: &Arc<Frame>) {
         let Some(seq) = frame.place.map(|place| place.seq) else { return };
         let event = Event::of(frame);
-        self.held.retain(|held| !event.closes(&held.span_id));
+        self.held.close(&event);
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
         let seen = if seq == self.at.seq { self.at.sub } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
@@ -347,13 +352,6 @@ fn announces(event: &Event<'_>) -> bool {
     !tool_call_ids.is_empty() && content.as_ref().is_none_or(String::is_empty)
 }
 
-/// A text so far, of which the first bytes were delivered before.
-struct CatchingUp {
-    text: Text,
-    pieces: Box<dyn Iterator<Item = String> + Send>,
-    before: usize,
-}
-
 impl<D: Dialect> Encoder for Conversation<D> {
     fn opening(&self) -> Bytes {
         self.dialect.opening()
@@ -372,6 +370,10 @@ impl<D: Dialect> Encoder for Conversation<D> {
     fn chunk(&mut self) -> Option<Bytes> {
         while self.chunk.len() < STREAM_CHUNK_BYTES && !self.dialect.is_over() {
             if self.next_piece() {
+                continue;
+            }
+            if let Some(frame) = self.next_token.take() {
+                self.token(&frame);
                 continue;
             }
             let Some(item) = self.waiting.next() else { break };

@@ -79,16 +79,16 @@ with recursive moment as (
     ) c
 ), ready as (
     -- Row after row in the order of turns, until there are enough.
-    select j.run_id
+    select j.run_id, j.has_lapsed
     from (select * from turns t where t.turn <= $9 order by t.turn, t.created_at, t.run_id) t
     cross join lateral (
-        select j.run_id from store.job j
+        select j.run_id, j.lease_id is not null as has_lapsed from store.job j
         where j.run_id = t.run_id and (j.lease_id is null or j.lease_until <= (select now from moment))
         for update skip locked
     ) j
     limit cardinality($5::uuid[])
 ), numbered as (
-    select run_id, row_number() over () as n from ready
+    select run_id, has_lapsed, row_number() over () as n from ready
 ), given as (
     update store.job j
     set attempt = j.attempt + 1, lapses = j.lapses + (j.lease_id is not null)::int, lease_id = l.lease_id, runner = $6,
@@ -97,10 +97,11 @@ with recursive moment as (
     join unnest($5::uuid[]) with ordinality l (lease_id, n) on l.n = k.n
     cross join moment m
     where j.run_id = k.run_id
-    returning j.run_id, j.owner_id, j.lease_id, j.attempt, j.lapses, j.lease_until
+    returning j.run_id, j.owner_id, j.lease_id, j.attempt, j.lapses, j.lease_until, k.has_lapsed
 ), over as (
     -- What a holder that fell silent was writing begins again.
     delete from store.open_text t using given g
-    where g.lapses > 0 and t.owner_id = g.owner_id and t.run_id = g.run_id
+    where g.has_lapsed and t.owner_id = g.owner_id and t.run_id = g.run_id
 )
-select run_id, lease_id as "lease_id!", attempt, lapses, lease_until as "lease_until!" from given
+select run_id, lease_id as "lease_id!", attempt, lapses, has_lapsed as "has_lapsed!", lease_until as "lease_until!"
+from given

@@ -57,6 +57,13 @@ impl Gate {
         self.state().open.give_up_reading();
     }
 
+    /// Drops the texts of a run, here and where they are saved.
+    pub(in crate::timeline) fn end_texts(&self, run: RunId) {
+        let mut state = self.state();
+        state.open.end(run);
+        self.note_unsaved(&state);
+    }
+
     /// Publishes what was read and is not known here yet.
     pub(in crate::timeline) fn publish_texts(
         &self,

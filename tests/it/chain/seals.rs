@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use runreel::sealer::Sealer;
 use serde_json::{Value, json};
 
-use super::{as_superuser, eight, sealing, until_sealed, verified, verify_all};
+use super::{as_superuser, eight, sealing, until_sealed, verified, verify_all, verify_beside};
 use crate::support::{cluster::Db, server::setup};
 
 /// A private key of nobody, in the form that openssl writes.
@@ -55,7 +55,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ("delete from store.sealed_run where number = 2; delete from store.seal where number = 2", "2", "missing"),
     ("update store.seal set signature = repeat('0', 128) where number = 2", "2", "signature is wrong"),
     ("update store.seal set key = repeat('0', 64) where number = 2", "2", "signature is wrong"),
-    ("update store.seal set key = null, signature = null where number = $last", "$last", "not signed by the given key"),
+    ("update store.seal set key = null, signature = null where number = 2", "2", "not signed by the given key"),
     ("delete from store.sealed_run; delete from store.seal", "1", "noted elsewhere is not there"),
     (
         "delete from store.sealed_run where number = $last; delete from store.seal where number = $last",
@@ -107,6 +107,15 @@ async fn the_last_seal_is_signed_by_the_given_key_whatever_signed_those_before()
     assert_eq!(verify_all(&db, &["--key", &key]).await.0, Some(0));
     let (code, faults, _) = verify_all(&db, &["--key", &"0".repeat(64)]).await;
     assert_eq!((code, faults.len()), (Some(1), 1), "{faults:?}");
+    // One without a signature would hide from the next ones what happened before it.
+    let forged = "insert into store.seal (number, at, positions, sha256)
+            select number + 1, at, positions, sha256(sha256) from store.seal order by number desc limit 1";
+    as_superuser(&db, forged).await;
+    let (_, faults, _) = verify_all(&db, &["--key", &key]).await;
+    assert!(
+        faults.iter().any(|fault| fault["detail"].as_str().unwrap().contains("which signed one before")),
+        "{faults:?}"
+    );
 }
 
 #[tokio::test]
@@ -121,8 +130,7 @@ async fn nothing_is_sealed_on_top_of_seals_that_were_replaced_until_the_operator
         data_dir: db.data.path().to_owned(),
     };
     sealer.seal_if_due().await.unwrap();
-    let data_dir = db.data.path().to_str().unwrap();
-    let verify = async || verify_all(&db, &["--data-dir", data_dir]).await;
+    let verify = async || verify_beside(&db, db.data.path(), &[]).await;
     assert_eq!(verify().await.0, Some(0));
     as_superuser(&db, "delete from store.sealed_run; delete from store.seal").await;
     let refusal = sealer.seal_if_due().await.unwrap_err().to_string();

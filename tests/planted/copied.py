@@ -11,7 +11,7 @@ def copied(name: str, without: tuple[str, ...]) -> Path:
     copy = ROOT / "target/tmp" / name
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    for folder in ["backend", "migrations", ".sqlx", "web/dist"]:
+    for folder in ["backend", "migrations", "docs", ".sqlx", "web/dist"]:
         shutil.copytree(ROOT / folder, copy / folder)
     for file in ["Cargo.toml", "Cargo.lock", "README.md", "rust-toolchain.toml"]:
         shutil.copy(ROOT / file, copy / file)

@@ -77,3 +77,34 @@ test("a replay plays to the end and stops there, while the run itself goes on", 
   await page.keyboard.press("]");
   await expect(where).toHaveAttribute("data-at", String(last + 1));
 });
+
+test("a run that goes on is held by a key, and goes on from there when the reader does", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await tripRun(producer, false);
+  const last = await producer.lastSeq(run_id);
+  await page.goto(`${server.url}/runs/${run_id}?tab=log`);
+  await expectState(page, "live");
+  const where = page.locator("[data-at]");
+  const log = page.getByRole("grid", { name: "Events of the run" });
+
+  await page.keyboard.press(" ");
+  await expect(where).toHaveAttribute("data-at", String(last));
+  await expect(page.getByRole("button", { name: "Pause", exact: true })).toHaveAttribute("aria-pressed", "true");
+  // Nothing is lost meanwhile, and nothing moves.
+  await producer.emit(run_id, { type: "log.info", payload: { message: "while held" } });
+  await expect(where).toContainText(`of ${last + 1}`);
+  await expect(log).not.toContainText("while held");
+
+  await page.keyboard.press(" ");
+  await expect(log).toContainText("while held");
+  await expect(where).toHaveAttribute("data-at", String(last + 1));
+  // All that came has been played: the next one is live again.
+  await expect(page.getByRole("button", { name: "Play", exact: true })).toBeVisible();
+  await page.keyboard.press(" ");
+  await expect(where).toHaveCount(0);
+  await producer.emit(run_id, { type: "log.info", payload: { message: "live again" } });
+  await expect(log).toContainText("live again");
+});

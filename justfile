@@ -54,9 +54,9 @@ test:
     # First the build that looks at a database: everything after it reuses that library.
     lane sqlx-check compile
     wait "$beside"
-    # Each waits for its servers more than it works.
-    lane chaos-quick & faults=$!
-    lane python-unit typescript-unit browser & beside=$!
+    # Three that take about as long: each waits for its servers more than it works.
+    lane chaos-quick python-unit typescript-unit & faults=$!
+    lane browser & beside=$!
     lane unit planted integration
     wait "$faults"
     wait "$beside"
@@ -117,9 +117,13 @@ test-features: postgres web
         cargo test --no-default-features --features "$on" --lib --test it
     done
 
-# The fault harness, small: the tier that every change passes.
+# The fault harness: the scenarios of the log itself, small. The tier that every change passes.
 chaos-quick: postgres faults build
     cargo test --test chaos -- quick
+
+# The fault harness, every scenario small.
+chaos-small: postgres faults build
+    cargo test --test chaos -- full --small
 
 # The fault harness, whole.
 chaos *args: postgres faults build

@@ -129,8 +129,10 @@ async fn look_after(
     stop: CancellationToken,
 ) {
     let work = async {
-        let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
-        let mut time = tokio::time::interval_at(tokio::time::Instant::now() + TIME_EVERY, TIME_EVERY);
+        // The start has just done both.
+        let now = tokio::time::Instant::now();
+        let mut partitions = tokio::time::interval_at(now + PARTITIONS_EVERY, PARTITIONS_EVERY);
+        let mut time = tokio::time::interval_at(now + TIME_EVERY, TIME_EVERY);
         let mut tidy = tokio::time::interval(METRICS_EVERY);
         loop {
             tokio::select! {

@@ -1,15 +1,17 @@
 //! The fault harness: the real server, a real Postgres, and faults while both are at work.
 //!
-//! `cargo test --test chaos -- quick` runs every scenario at small scale, `full` at the scale docs/reliability.md
-//! quotes; a scenario's name runs it alone. The actions depend on `--seed` alone (their timing does not: that is the
-//! point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
+//! `cargo test --test chaos -- quick` runs the scenarios of the log itself at small scale, `full` all of them at the
+//! scale docs/reliability.md quotes; a scenario's name runs it alone. The actions depend on `--seed` alone (their timing
+//! does not: that is the point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit
+//! code 1.
 //!
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
-//! `wire` read streams without the client library, `self_check` shows that the judge detects planted damage. [`graph`]
-//! and [`talk`] are self-contained: the engine in a process that is killed, and conversations on a server that is. So
-//! are [`save`]: files that a killed server was writing, and [`demo`]. [`live`] is about tokens between servers. [`peers`], [`setback`], [`skew`], [`truthful`]
-//! and [`floods`] are about others: who must continue or be notified when a server, a database, a clock, a disk or a
-//! neighbour fails. They share [`cluster`], a Postgres for faults, and [`pulse`], which observes without gaps.
+//! `wire` read streams without the client library, `self_check` shows that the judge detects planted damage. [`points`]
+//! are moments at which a server is killed. [`graph`] and [`talk`] are self-contained: the engine in a process that is
+//! killed, and conversations on a server that is. So are [`save`]: files that a killed server was writing, and [`demo`].
+//! [`live`] is about tokens between servers. [`peers`], [`setback`], [`skew`], [`truthful`] and [`floods`] are about
+//! others: who must continue or be notified when a server, a database, a clock, a disk or a neighbour fails. They share
+//! [`cluster`], a Postgres for faults, and [`pulse`], which observes without gaps.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
@@ -21,8 +23,9 @@ mod graph;
 mod judge;
 mod live;
 mod peers;
+mod points;
 #[path = "../it/support/proxy.rs"]
-#[expect(dead_code, clippy::unwrap_used, unreachable_pub, reason = "the integration tests', which use all of it")]
+#[expect(dead_code, clippy::unwrap_used, unreachable_pub, reason = "the integration tests use the rest")]
 mod proxy;
 mod pulse;
 mod reader;
@@ -60,9 +63,9 @@ use crate::{
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
-    /// Every scenario, small.
+    /// What every change passes: the scenarios of the log itself, small.
     Quick,
-    /// Every scenario at full scale.
+    /// Every scenario at full scale; with `--small`, every scenario small.
     Full,
     SelfCheck,
     Kills,
@@ -74,6 +77,7 @@ enum Scenario {
     PostgresStop,
     DatabaseCuts,
     ClientCuts,
+    FailPoints,
     Narrow,
     Drain,
     StalledReaders,
@@ -89,7 +93,7 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 23] = [
+const SCENARIOS: [Scenario; 24] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -100,6 +104,7 @@ const SCENARIOS: [Scenario; 23] = [
     Scenario::PostgresStop,
     Scenario::DatabaseCuts,
     Scenario::ClientCuts,
+    Scenario::FailPoints,
     Scenario::Narrow,
     Scenario::Drain,
     Scenario::StalledReaders,
@@ -113,6 +118,23 @@ const SCENARIOS: [Scenario; 23] = [
     Scenario::Skew,
     Scenario::Floods,
     Scenario::Truthful,
+];
+
+/// What the quick tier is: where a change of the log, its streams or its cursors would show first.
+const QUICK: [Scenario; 13] = [
+    Scenario::SelfCheck,
+    Scenario::Kills,
+    Scenario::TwoWriters,
+    Scenario::SameEventId,
+    Scenario::TwoProcesses,
+    Scenario::Live,
+    Scenario::PostgresKills,
+    Scenario::DatabaseCuts,
+    Scenario::ClientCuts,
+    Scenario::FailPoints,
+    Scenario::Drain,
+    Scenario::SetBack,
+    Scenario::Skew,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -175,9 +197,13 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout();
     writeln!(out, "chaos seed {seed}, server {}", args.server.display())?;
     let small = args.small || args.wanted == Scenario::Quick;
-    let all = matches!(args.wanted, Scenario::Quick | Scenario::Full);
+    let scenarios: &[Scenario] = match &args.wanted {
+        Scenario::Quick => &QUICK,
+        Scenario::Full => &SCENARIOS,
+        one => std::slice::from_ref(one),
+    };
     let (mut score, began) = (Score::default(), Instant::now());
-    for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
+    for &scenario in scenarios {
         let began = Instant::now();
         // Each flood is reported when it ends: all of them together take a quarter of an hour.
         for kind in floods::kinds(args.kind, small).filter(|_| scenario == Scenario::Floods) {
@@ -253,6 +279,11 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
             Plan { fault: Fault::CutDatabase, faults: faults(6, 30), readers: pick(8, 12), ..base }
         }
         Scenario::ClientCuts => Plan { fault: Fault::CutClients, faults: faults(10, 60), ..base },
+        Scenario::FailPoints => {
+            let plan = Plan { fault: Fault::KillAtPoint, faults: faults(5, 50), readers: pick(8, 12), ..base };
+            let uploads = points::uploads(program, seed, args.faults.unwrap_or(pick(2, 20))).await;
+            return vec![(name.clone(), storm(program, seed, plan).await), (format!("{name} (uploads)"), uploads)];
+        }
         Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(8, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };

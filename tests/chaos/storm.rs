@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     judge::{ACKNOWLEDGED_MIN, Trial},
-    progress,
+    points, progress,
     proxy::{Fate, Proxy, Upstream},
     reader::Target,
     site::{READY_MAX, is_ready},
@@ -44,7 +44,7 @@ const PROBES: u64 = 8;
 const TRUTH_MAX: Duration = Duration::from_secs(2);
 
 /// What only a request with events, and the statement that commits them, has in it.
-const EVENTS: &str = "\"by\":\"w";
+pub(crate) const EVENTS: &str = "\"by\":\"w";
 /// A server that has little of everything.
 const NARROW: [&str; 4] = ["--db-connections", "2", "--bus-frames", "16"];
 /// How many files and sockets it may have open.
@@ -69,6 +69,8 @@ pub(crate) enum Fault {
     CutDatabase,
     /// The writers' connections to the server break: in turn one whose emit is stored and not answered, and all of them.
     CutClients,
+    /// kill -9 of a server at a chosen point, in turn.
+    KillAtPoint,
     /// More connections than the server has descriptors for, and a burst of events through a ring of few frames.
     Crowd,
 }
@@ -88,7 +90,7 @@ pub(crate) struct Plan {
 /// Executes a plan and judges the result.
 pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
     let mut stage = match plan.fault {
-        Fault::CutDatabase => Stage::behind_proxy(program, plan.runs, seed).await?,
+        Fault::CutDatabase | Fault::KillAtPoint => Stage::behind_proxy(program, plan.runs, seed).await?,
         Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
         // Runs of two lanes have no order in common.
         _ if plan.processes > 1 => Stage::open(program, plan.processes, plan.runs, seed, &["--lanes", "2"]).await?,
@@ -206,6 +208,7 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
         }
         Fault::CutDatabase => cut(stage, [Some(Fate::Unanswered), Some(Fate::Lost), None][number % 3]).await,
         Fault::CutClients => cut(stage, [Some(Fate::Unanswered), None][number % 2]).await,
+        Fault::KillAtPoint => points::kill_at(stage, number, notes).await,
         Fault::Crowd => crowd(stage, number).await,
         Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,
     }

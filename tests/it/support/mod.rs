@@ -10,6 +10,7 @@ pub mod nginx;
 pub mod page;
 pub mod process;
 pub mod provider;
+#[expect(dead_code, reason = "the fault harness uses the rest")]
 pub mod proxy;
 pub mod runner;
 pub mod runs;

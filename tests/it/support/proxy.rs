@@ -27,19 +27,36 @@ enum Mode {
     Stalled,
 }
 
-/// Whether the bytes that trigger a trap still reach the other side.
+/// What becomes of the connection whose bytes trigger a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The connection is lost before they are sent.
+    /// It is lost before they are sent.
     Lost,
     /// They arrive and take effect, and the answer is lost.
     Unanswered,
+    /// It is held before they are sent.
+    HeldBefore,
+    /// It is held before the message to Postgres that commits them, a `Sync`.
+    HeldOpen,
+    /// They arrive and take effect, and it is held before the answer.
+    HeldAfter,
+    /// These are bytes of an answer: it is held in the middle of it.
+    HeldWithin,
 }
+
+/// How Postgres's protocol ends what it executes at once.
+const SYNC: &[u8] = b"S\0\0\0\x04";
 
 #[derive(Debug)]
 struct Trap {
     needle: Vec<u8>,
     fate: Fate,
+}
+
+impl Trap {
+    fn is_of(&self, answers: bool, bytes: &[u8]) -> bool {
+        (self.fate == Fate::HeldWithin) == answers && bytes.windows(self.needle.len()).any(|part| part == self.needle)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +67,21 @@ struct Shared {
     /// Connections that came while everything was cut.
     refused: watch::Sender<u64>,
     trap: Arc<Mutex<Option<Trap>>>,
+    /// Whether a trap holds a connection.
+    held: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// What the trap says of these bytes, once.
+    fn sprung(&self, answers: bool, bytes: &[u8]) -> Option<Fate> {
+        self.trap.lock().unwrap().take_if(|trap| trap.is_of(answers, bytes)).map(|trap| trap.fate)
+    }
+
+    /// Returns when what is held is let go.
+    async fn hold(&self) {
+        self.held.send_replace(true);
+        let _ = self.held.subscribe().wait_for(|held| !held).await;
+    }
 }
 
 /// A proxy on its own port; it lives as long as its test's runtime.
@@ -68,6 +100,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             trap: Arc::default(),
             refused: watch::Sender::new(0),
+            held: watch::Sender::new(false),
         };
         let ours = shared.clone();
         tokio::spawn(async move {
@@ -116,7 +149,7 @@ impl Proxy {
         self.shared.mode.send_replace(Mode::Open);
     }
 
-    /// Cuts the connection that next sends these bytes upstream.
+    /// Cuts or holds the connection that next carries these bytes.
     pub fn trap(&self, needle: &str, fate: Fate) {
         *self.shared.trap.lock().unwrap() = Some(Trap { needle: needle.as_bytes().to_vec(), fate });
     }
@@ -124,6 +157,16 @@ impl Proxy {
     /// Whether a trap is still waiting.
     pub fn is_set(&self) -> bool {
         self.shared.trap.lock().unwrap().is_some()
+    }
+
+    /// Returns when the trap holds a connection.
+    pub async fn held(&self) {
+        let _ = self.shared.held.subscribe().wait_for(|held| *held).await;
+    }
+
+    /// Lets go of what is held.
+    pub fn release(&self) {
+        self.shared.held.send_replace(false);
     }
 }
 
@@ -148,23 +191,31 @@ async fn both_ways<S: AsyncRead + AsyncWrite>(client: TcpStream, server: S, shar
     let mut cuts = shared.cuts.subscribe();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = tokio::io::split(server);
-    let unanswered = watch::Sender::new(false);
+    // What becomes of the next answer.
+    let answer = watch::Sender::new(None);
     let up = async {
-        let (mut buffer, mut tail) = (vec![0u8; 64 * 1024], Vec::new());
+        let (mut buffer, mut tail, mut is_open) = (vec![0u8; 64 * 1024], Vec::new(), false);
         while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
             passes(&shared).await;
             tail.extend_from_slice(&buffer[..length]);
-            let sprung = {
-                let mut trap = shared.trap.lock().unwrap();
-                let hit = |trap: &mut Trap| tail.windows(trap.needle.len()).any(|bytes| bytes == trap.needle);
-                trap.take_if(hit).map(|trap| trap.fate)
-            };
-            match sprung {
+            match shared.sprung(false, &tail) {
                 Some(Fate::Lost) => return,
-                Some(Fate::Unanswered) => _ = unanswered.send_replace(true),
+                Some(Fate::HeldBefore) => shared.hold().await,
+                Some(Fate::HeldOpen) => is_open = true,
+                Some(fate) => _ = answer.send_replace(Some(fate)),
                 None => _ = tail.drain(..tail.len().saturating_sub(256)),
             }
-            if to_server.write_all(&buffer[..length]).await.is_err() {
+            let mut sent = 0;
+            if is_open && buffer[..length].ends_with(SYNC) {
+                // Postgres executes what it has, and waits.
+                sent = length - SYNC.len();
+                if to_server.write_all(&buffer[..sent]).await.is_err() {
+                    return;
+                }
+                is_open = false;
+                shared.hold().await;
+            }
+            if to_server.write_all(&buffer[sent..length]).await.is_err() {
                 return;
             }
         }
@@ -173,7 +224,21 @@ async fn both_ways<S: AsyncRead + AsyncWrite>(client: TcpStream, server: S, shar
         let mut buffer = vec![0u8; 64 * 1024];
         while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
             passes(&shared).await;
-            if *unanswered.borrow() || to_client.write_all(&buffer[..length]).await.is_err() {
+            let fate = answer.send_replace(None).or_else(|| shared.sprung(true, &buffer[..length]));
+            let mut sent = 0;
+            match fate {
+                None => {}
+                Some(Fate::HeldAfter) => shared.hold().await,
+                Some(Fate::HeldWithin) => {
+                    sent = length / 2;
+                    if to_client.write_all(&buffer[..sent]).await.is_err() {
+                        return;
+                    }
+                    shared.hold().await;
+                }
+                Some(_) => return,
+            }
+            if to_client.write_all(&buffer[sent..length]).await.is_err() {
                 return;
             }
         }

@@ -74,6 +74,8 @@ test("a stretch of the histogram is a filter, drawn with the pointer or chosen w
   await expect(histogram.locator("rect")).toHaveCount(2);
   await histogram.focus();
   await page.keyboard.press("End");
+  // Another bar may have begun since the run did.
+  if (/no runs/.test((await histogram.getAttribute("aria-valuetext"))!)) await page.keyboard.press("ArrowLeft");
   await expect(histogram).toHaveAttribute("aria-valuetext", /1 failed/);
   await page.keyboard.press("Enter");
   await expect(rows).toHaveCount(1);

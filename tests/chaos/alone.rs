@@ -12,6 +12,7 @@ use anyhow::Context as _;
 pub(crate) const FLAG: &str = "--alone";
 /// Why the scenarios that need it are not run.
 pub(crate) const MISSING: &str = "packets can only be dropped by root, with unshare, ip and iptables";
+pub(crate) const MISSING_DISK: &str = "a disk can only be mounted by root, with unshare, mkfs.ext4 and a loop device";
 const ENTER: &str = "ip link set lo up && exec \"$0\" \"$@\"";
 
 /// Becomes the same program in its own network and mount namespaces, where that is allowed; returns where it is not.

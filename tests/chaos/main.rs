@@ -18,12 +18,14 @@
 mod alone;
 mod cluster;
 mod demo;
+mod disk;
 mod floods;
 mod graph;
 mod judge;
 mod live;
 mod peers;
 mod points;
+mod power;
 #[path = "../it/support/proxy.rs"]
 #[expect(dead_code, clippy::unwrap_used, unreachable_pub, reason = "the integration tests use the rest")]
 mod proxy;
@@ -78,6 +80,7 @@ enum Scenario {
     DatabaseCuts,
     ClientCuts,
     FailPoints,
+    PowerLoss,
     Narrow,
     Drain,
     StalledReaders,
@@ -93,7 +96,7 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 24] = [
+const SCENARIOS: [Scenario; 25] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -105,6 +108,7 @@ const SCENARIOS: [Scenario; 24] = [
     Scenario::DatabaseCuts,
     Scenario::ClientCuts,
     Scenario::FailPoints,
+    Scenario::PowerLoss,
     Scenario::Narrow,
     Scenario::Drain,
     Scenario::StalledReaders,
@@ -121,7 +125,7 @@ const SCENARIOS: [Scenario; 24] = [
 ];
 
 /// What the quick tier is: where a change of the log, its streams or its cursors would show first.
-const QUICK: [Scenario; 13] = [
+const QUICK: [Scenario; 14] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -132,6 +136,7 @@ const QUICK: [Scenario; 13] = [
     Scenario::DatabaseCuts,
     Scenario::ClientCuts,
     Scenario::FailPoints,
+    Scenario::PowerLoss,
     Scenario::Drain,
     Scenario::SetBack,
     Scenario::Skew,
@@ -284,6 +289,8 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
             let uploads = points::uploads(program, seed, args.faults.unwrap_or(pick(2, 20))).await;
             return vec![(name.clone(), storm(program, seed, plan).await), (format!("{name} (uploads)"), uploads)];
         }
+        Scenario::PowerLoss if !args.alone => return vec![(name, Ok(Verdict::cannot(alone::MISSING_DISK)))],
+        Scenario::PowerLoss => Plan { fault: Fault::LosePower, faults: faults(2, 20), readers: pick(8, 12), ..base },
         Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(8, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     judge::{Run, Table, Tally, judge_reader, judge_rows, judge_table},
+    power::Machine,
     progress,
     proxy::Proxy,
     reader::{Manner, Names, Reader, Target, lock},
@@ -43,6 +44,8 @@ pub(crate) struct Stage {
     shared: Option<Shared>,
     /// Between the server and its database.
     pub(crate) proxy: Option<Proxy>,
+    /// The database's own, which may lose its power.
+    pub(crate) machine: Option<Machine>,
     pub(crate) site: Site,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) run_ids: Vec<String>,
@@ -122,6 +125,17 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Starts one server whose database is on a machine of its own, and a tree of runs.
+    pub(crate) async fn on_machine(program: &Path, runs: usize, seed: u64) -> anyhow::Result<Self> {
+        let mut site = Site::new()?;
+        let machine = Machine::start(&site).await?;
+        site.lives_on(machine.cluster.options());
+        let homes = vec![Home::Shared(machine.url())];
+        let mut stage = Self::on(program, site, homes, runs, seed, &[]).await?;
+        stage.machine = Some(machine);
+        Ok(stage)
+    }
+
     /// A server in each of these homes, and a tree of runs.
     pub(crate) async fn on(
         program: &Path,
@@ -140,6 +154,7 @@ impl Stage {
             servers,
             shared: None,
             proxy: None,
+            machine: None,
             site,
             traffic: Arc::default(),
             run_ids: Vec::new(),

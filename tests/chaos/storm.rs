@@ -71,6 +71,8 @@ pub(crate) enum Fault {
     CutClients,
     /// kill -9 of a server at a chosen point, in turn.
     KillAtPoint,
+    /// The machine of the database loses its power.
+    LosePower,
     /// More connections than the server has descriptors for, and a burst of events through a ring of few frames.
     Crowd,
 }
@@ -91,6 +93,7 @@ pub(crate) struct Plan {
 pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
     let mut stage = match plan.fault {
         Fault::CutDatabase | Fault::KillAtPoint => Stage::behind_proxy(program, plan.runs, seed).await?,
+        Fault::LosePower => Stage::on_machine(program, plan.runs, seed).await?,
         Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
         // Runs of two lanes have no order in common.
         _ if plan.processes > 1 => Stage::open(program, plan.processes, plan.runs, seed, &["--lanes", "2"]).await?,
@@ -208,6 +211,16 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
         }
         Fault::CutDatabase => cut(stage, [Some(Fate::Unanswered), Some(Fate::Lost), None][number % 3]).await,
         Fault::CutClients => cut(stage, [Some(Fate::Unanswered), None][number % 2]).await,
+        Fault::LosePower => {
+            stage.machine.as_ref().context("there is no machine")?.lose_power().await?;
+            let address = stage.servers[0].address;
+            let back = async {
+                while !is_ready(address).await {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            timeout(READY_MAX, back).await.context("the server does not recover")
+        }
         Fault::KillAtPoint => points::kill_at(stage, number, notes).await,
         Fault::Crowd => crowd(stage, number).await,
         Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,

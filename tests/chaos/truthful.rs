@@ -4,26 +4,21 @@
 //! fault, and once it is fixed both must recover by themselves. [`judge`] is pure; the faults are applied by
 //! [`Trouble`].
 
-use std::{
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runreel::client::Client;
 use rustix::process::Signal;
 use serde_json::json;
-use sqlx::Connection as _;
+use sqlx::{Connection as _, PgConnection};
 use tokio::{
-    process::Command,
+    sync::Mutex,
     time::{Instant, sleep, timeout},
 };
 
 use crate::{
-    cluster::{self, Cluster, url_at},
+    cluster::{Cluster, url_at},
+    disk::Disk,
     progress,
     pulse::{Answer, Health, Pulse},
     self_check::Plant,
@@ -44,7 +39,6 @@ const FAILING_MAX: Duration = Duration::from_secs(15);
 const LASTS: Duration = Duration::from_secs(4);
 /// Payload of each emit: a growing table soon needs room.
 const FILL_BYTES: usize = 6_000;
-const DISK_BYTES: u64 = 200 << 20;
 
 /// Why no event can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +51,8 @@ pub(crate) enum Trouble {
     ReadOnly,
     /// The writer's role may not insert.
     Forbidden,
+    /// Others have taken every connection that Postgres allows.
+    Crowded,
     /// The disk of the tables is full; that of the write-ahead log is not.
     Full,
     /// The disk becomes read-only, as after a device error.
@@ -64,7 +60,8 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    const ALL: [Self; 6] = [Self::Stands, Self::Gone, Self::ReadOnly, Self::Forbidden, Self::Full, Self::DiskReadOnly];
+    const ALL: [Self; 7] =
+        [Self::Stands, Self::Gone, Self::ReadOnly, Self::Forbidden, Self::Crowded, Self::Full, Self::DiskReadOnly];
 
     /// One of these words must be in the rejection.
     fn words(self) -> &'static [&'static str] {
@@ -74,6 +71,7 @@ impl Trouble {
             Self::Gone | Self::DiskReadOnly => &["reach", "responding", "read-only"],
             Self::ReadOnly => &["read-only"],
             Self::Forbidden => &["permission", "may not", "not allowed", "privilege", "refuse"],
+            Self::Crowded => &["connection left"],
             Self::Full => &["full", "space", "room"],
         }
     }
@@ -183,6 +181,8 @@ struct Ground<'a> {
     pulse: Pulse,
     cluster: Cluster,
     disk: Option<&'a Disk>,
+    /// Connections of others.
+    crowd: Mutex<Vec<PgConnection>>,
 }
 
 impl<'a> Ground<'a> {
@@ -193,7 +193,7 @@ impl<'a> Ground<'a> {
         let run = client.create_run(&json!({ "agent": "truthful" })).await?;
         let run_id = run["run_id"].as_str().context("a run without an id")?.to_owned();
         let pulse = Pulse::start(&client, (0, &run_id), &Arc::<Traffic>::default(), "pulse", FILL_BYTES);
-        Ok(Self { health: Health::watch(server.address), server, pulse, cluster, disk })
+        Ok(Self { health: Health::watch(server.address), server, pulse, cluster, disk, crowd: Mutex::default() })
     }
 
     async fn suffer(&self, trouble: Trouble, verdict: &mut Verdict) -> anyhow::Result<()> {
@@ -252,6 +252,23 @@ impl<'a> Ground<'a> {
         Ok(database.close().await?)
     }
 
+    /// Takes every connection, those of the server too.
+    async fn crowd(&self) -> anyhow::Result<()> {
+        let mut crowd = self.crowd.lock().await;
+        let mut first = self.cluster.connect().await?;
+        let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'runreel'";
+        loop {
+            while let Ok(one) = self.cluster.connect().await {
+                crowd.push(one);
+            }
+            // A connection that ends is the server's or the harness's next: whoever is faster.
+            if sqlx::query_scalar::<_, i64>(end).fetch_one(&mut first).await? == 0 {
+                crowd.push(first);
+                return Ok(());
+            }
+        }
+    }
+
     async fn begin(&self, trouble: Trouble) -> anyhow::Result<()> {
         let disk = || self.disk.context("there is no disk");
         match trouble {
@@ -262,6 +279,7 @@ impl<'a> Ground<'a> {
                 self.sql(&statements).await?;
             }
             Trouble::Forbidden => self.sql(&["revoke insert on store.run_event from runreel_writer"]).await?,
+            Trouble::Crowded => self.crowd().await?,
             Trouble::Full => disk()?.fill()?,
             Trouble::DiskReadOnly => disk()?.fail().await?,
         }
@@ -279,6 +297,7 @@ impl<'a> Ground<'a> {
                 self.sql(&[writes, statements[0], statements[1]]).await?;
             }
             Trouble::Forbidden => self.sql(&["grant insert on store.run_event to runreel_writer"]).await?,
+            Trouble::Crowded => self.crowd.lock().await.clear(),
             Trouble::Full => disk()?.free()?,
             Trouble::DiskReadOnly => {
                 self.cluster.crash().await?;
@@ -297,78 +316,5 @@ impl<'a> Ground<'a> {
         verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
         verdict.violations.extend(self.server.panics());
         Ok(())
-    }
-}
-
-/// A small disk in a file. It is mounted in the harness's own namespace and disappears with it.
-struct Disk {
-    image: PathBuf,
-    folder: PathBuf,
-}
-
-impl Disk {
-    async fn mount(site: &Site) -> anyhow::Result<Self> {
-        let disk = Self { image: site.file("disk.img"), folder: site.file("disk") };
-        fs::File::create(&disk.image)?.set_len(DISK_BYTES)?;
-        cluster::run(disk.command("mkfs.ext4", &["-q", "-m", "0"])).await?;
-        fs::create_dir(&disk.folder)?;
-        disk.attach().await?;
-        Ok(disk)
-    }
-
-    /// A program applied to the image.
-    fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments).arg(&self.image).stdout(std::process::Stdio::null());
-        command
-    }
-
-    async fn attach(&self) -> anyhow::Result<()> {
-        let mut mount = self.command("mount", &["-o", "loop,errors=remount-ro"]);
-        mount.arg(&self.folder);
-        cluster::run(mount).await
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.folder.join("filler")
-    }
-
-    fn fill(&self) -> anyhow::Result<()> {
-        let mut filler = fs::File::create(self.filler())?;
-        // In smaller and smaller pieces, so that nothing is left over.
-        for piece in [1 << 20, 64 << 10, 4 << 10, 512] {
-            let piece = vec![0x55; piece];
-            while filler.write_all(&piece).is_ok() {}
-            let _ = filler.sync_all();
-        }
-        Ok(())
-    }
-
-    fn free(&self) -> anyhow::Result<()> {
-        fs::remove_file(self.filler())?;
-        // Otherwise the space is taken again on a disk that fails soon after.
-        Ok(fs::File::open(&self.folder)?.sync_all()?)
-    }
-
-    /// As the kernel does after a device error.
-    async fn fail(&self) -> anyhow::Result<()> {
-        let mut mount = Command::new("mount");
-        mount.args(["-o", "remount,abort"]).arg(&self.folder);
-        cluster::run(mount).await
-    }
-
-    async fn repair(&self) -> anyhow::Result<()> {
-        let mut umount = Command::new("umount");
-        umount.arg(&self.folder);
-        cluster::run(umount).await?;
-        // It reports fixed errors by a special exit status.
-        let _ = self.command("e2fsck", &["-fy"]).stderr(std::process::Stdio::null()).status().await?;
-        self.attach().await
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.folder).status();
     }
 }

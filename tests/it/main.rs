@@ -30,6 +30,7 @@ mod checkpoints;
 mod cli;
 mod compressed;
 mod confined;
+mod corpus;
 mod cors;
 mod credentials;
 mod deletion;

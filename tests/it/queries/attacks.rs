@@ -88,7 +88,10 @@ async fn whoever_wants_out_is_stopped_at_the_door_and_leaves_nothing_behind() {
     }
     assert_eq!(server.db.number("select count(*) from pg_class").await, before);
     assert_eq!(server.db.number("select count(*) from store.run").await, 1);
-    assert_eq!(server.db.number("select count(*) from pg_locks where locktype = 'advisory'").await, 0);
+    // The list is of all databases of the cluster.
+    let locks = "select count(*) from pg_locks join pg_database d on d.oid = database
+        where locktype = 'advisory' and datname = current_database() and objid = 1";
+    assert_eq!(server.db.number(locks).await, 0);
 }
 
 /// A session as the server's, past the door: its login is the database's owner.

@@ -81,6 +81,7 @@ enum Scenario {
     ClientCuts,
     FailPoints,
     PowerLoss,
+    ReaderStorm,
     Narrow,
     Drain,
     StalledReaders,
@@ -96,7 +97,7 @@ enum Scenario {
     Truthful,
 }
 
-const SCENARIOS: [Scenario; 25] = [
+const SCENARIOS: [Scenario; 26] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -109,6 +110,7 @@ const SCENARIOS: [Scenario; 25] = [
     Scenario::ClientCuts,
     Scenario::FailPoints,
     Scenario::PowerLoss,
+    Scenario::ReaderStorm,
     Scenario::Narrow,
     Scenario::Drain,
     Scenario::StalledReaders,
@@ -125,7 +127,7 @@ const SCENARIOS: [Scenario; 25] = [
 ];
 
 /// What the quick tier is: where a change of the log, its streams or its cursors would show first.
-const QUICK: [Scenario; 14] = [
+const QUICK: [Scenario; 15] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -137,6 +139,7 @@ const QUICK: [Scenario; 14] = [
     Scenario::ClientCuts,
     Scenario::FailPoints,
     Scenario::PowerLoss,
+    Scenario::Narrow,
     Scenario::Drain,
     Scenario::SetBack,
     Scenario::Skew,
@@ -291,7 +294,15 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
         }
         Scenario::PowerLoss if !args.alone => return vec![(name, Ok(Verdict::cannot(alone::MISSING_DISK)))],
         Scenario::PowerLoss => Plan { fault: Fault::LosePower, faults: faults(2, 20), readers: pick(8, 12), ..base },
-        Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(8, 30), ..base },
+        // A thousand readers get everything, so writers emit less.
+        Scenario::ReaderStorm => Plan {
+            fault: Fault::CutReaders,
+            faults: faults(2, 20),
+            readers: pick(100, 1_000),
+            pause_ms_max: pick(100, 1_500) as u64,
+            ..base
+        },
+        Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(4, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };
     vec![(name, storm(program, seed, plan).await)]

@@ -22,6 +22,8 @@ use crate::{
     table, wire,
 };
 
+/// What only the rows of a page have: the index of the search reads payloads too, and no types.
+const ROWS: &str = "custom.chaos";
 /// Longest wait for a connection to get to a point.
 const HELD_MAX: Duration = Duration::from_secs(30);
 /// Events that are committed while the page is held after which a reader is to go on live.
@@ -30,6 +32,8 @@ const MEANWHILE: u64 = 50;
 const HAND_OFF_US: std::ops::Range<u64> = 0..3_000;
 /// Bytes of an upload.
 const UPLOAD_BYTES: usize = 2 * 1024 * 1024;
+/// Longest wait for a statement to be executed.
+const EXECUTED_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where the server is when it dies.
@@ -57,16 +61,15 @@ pub(crate) async fn kill_at(stage: &mut Stage, number: usize, notes: &mut Verdic
         Point::BeforeInsert => held(stage, Fate::HeldBefore).await?,
         Point::BeforeCommit => {
             held(stage, Fate::HeldOpen).await?;
-            let mut postgres = table::connect(&stage.site).await?;
-            let open = "select count(*) from pg_stat_activity where backend_xid is not null and state <> 'idle'";
-            let written: i64 = sqlx::query_scalar(open).fetch_one(&mut postgres).await?;
-            notes.require(written > 0, || "no transaction was open that had written".to_owned());
+            notes.require(is_open(stage).await?, || "no transaction was open that had written".to_owned());
         }
         Point::BeforePublication => held(stage, Fate::HeldAfter).await?,
         Point::MidPage | Point::HandOff => {
             // A new process has no pages in memory: the readers that come back make it read some.
             stage.servers[0].kill()?;
-            proxy(stage)?.trap(EVENTS, Fate::HeldWithin);
+            // Answers to the one before may still be on their way.
+            proxy(stage)?.drop_all();
+            proxy(stage)?.trap(ROWS, Fate::HeldWithin);
             stage.servers[0].spawn()?;
             timeout(HELD_MAX, proxy(stage)?.held()).await.context("no page was read")?;
         }
@@ -85,6 +88,20 @@ pub(crate) async fn kill_at(stage: &mut Stage, number: usize, notes: &mut Verdic
         sleep(Duration::from_micros(StdRng::seed_from_u64(stage.seed ^ number as u64).random_range(HAND_OFF_US))).await;
     }
     again(stage).await
+}
+
+/// Whether Postgres gets to have executed a statement that writes, and waits for what ends it.
+async fn is_open(stage: &Stage) -> anyhow::Result<bool> {
+    const OPEN: &str = "select exists (select from pg_stat_activity
+        where backend_xid is not null and state = 'active' and wait_event = 'ClientRead')";
+    let mut postgres = table::connect(&stage.site).await?;
+    let look = async {
+        while !sqlx::query_scalar::<_, bool>(OPEN).fetch_one(&mut postgres).await? {
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(true)
+    };
+    timeout(EXECUTED_MAX, look).await.unwrap_or(Ok(false))
 }
 
 fn proxy(stage: &Stage) -> anyhow::Result<&Proxy> {
@@ -124,9 +141,10 @@ pub(crate) async fn uploads(program: &Path, seed: u64, kills: usize) -> anyhow::
             upload.flush().await?;
             sleep(Duration::from_millis(rng.random_range(0..40))).await;
         } else {
-            proxy(&stage)?.trap(&name, Fate::HeldBefore);
+            // Only the payload of its event says so.
+            proxy(&stage)?.trap(&format!("\"name\":\"{name}\""), Fate::HeldBefore);
             upload.write_all(&bytes).await?;
-            timeout(HELD_MAX, proxy(&stage)?.held()).await.context("no artifact was told")?;
+            timeout(HELD_MAX, proxy(&stage)?.held()).await.context("the event of the artifact was not held")?;
         }
         again(&mut stage).await?;
         drop(upload);

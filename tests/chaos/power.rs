@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use anyhow::Context as _;
 use rustix::process::{Signal, kill_process};
 use tokio::time::sleep;
 
@@ -33,8 +34,10 @@ impl Machine {
 
     /// Everything stops at once; then the machine is started again.
     pub(crate) async fn lose_power(&self) -> anyhow::Result<()> {
-        // The file that names them cannot be read afterwards.
-        let processes = processes_of(self.cluster.postmaster());
+        // It starts no further process, and the file that names it cannot be read afterwards.
+        let postmaster = self.cluster.postmaster().context("Postgres does not run")?;
+        kill_process(postmaster, Signal::STOP)?;
+        let processes = processes_of(Some(postmaster));
         self.disk.lose_power().await?;
         for pid in &processes {
             let _ = kill_process(*pid, Signal::KILL);

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::SocketAddr,
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -44,7 +45,7 @@ pub(crate) struct Stage {
     shared: Option<Shared>,
     /// Between the server and its database.
     pub(crate) proxy: Option<Proxy>,
-    /// The database's own, which may lose its power.
+    /// The database's machine, which may lose its power.
     pub(crate) machine: Option<Machine>,
     pub(crate) site: Site,
     pub(crate) traffic: Arc<Traffic>,
@@ -187,8 +188,13 @@ impl Stage {
     }
 
     pub(crate) fn add_reader(&mut self, server: usize, target: Target, cut: bool) {
+        self.add_reader_at(self.servers[server].address, target, cut);
+    }
+
+    /// A reader that reaches its server at another address.
+    pub(crate) fn add_reader_at(&mut self, address: SocketAddr, target: Target, cut: bool) {
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(self.readers.len() as u64);
-        let manner = Manner { target, address: self.servers[server].address, seed, cut };
+        let manner = Manner { target, address, seed, cut };
         let reader = Reader::start(manner, Arc::clone(&self.names), &self.run_ids[0], self.calm.clone());
         self.readers.push(reader);
     }

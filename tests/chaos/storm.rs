@@ -1,7 +1,7 @@
 //! Faults under load: writers and readers are active while servers, or their Postgres, are killed.
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -69,6 +69,8 @@ pub(crate) enum Fault {
     CutDatabase,
     /// The writers' connections to the server break: in turn one whose emit is stored and not answered, and all of them.
     CutClients,
+    /// The connections of all readers break at once, so that all of them come back at once.
+    CutReaders,
     /// kill -9 of a server at a chosen point, in turn.
     KillAtPoint,
     /// The machine of the database loses its power.
@@ -93,13 +95,14 @@ pub(crate) struct Plan {
 pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
     let mut stage = match plan.fault {
         Fault::CutDatabase | Fault::KillAtPoint => Stage::behind_proxy(program, plan.runs, seed).await?,
+        Fault::CutReaders => Stage::open(program, 1, plan.runs, seed, &["--principal-streams", "2000"]).await?,
         Fault::LosePower => Stage::on_machine(program, plan.runs, seed).await?,
         Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
         // Runs of two lanes have no order in common.
         _ if plan.processes > 1 => Stage::open(program, plan.processes, plan.runs, seed, &["--lanes", "2"]).await?,
         _ => Stage::open(program, plan.processes, plan.runs, seed, &[]).await?,
     };
-    if plan.fault == Fault::CutClients {
+    if matches!(plan.fault, Fault::CutClients | Fault::CutReaders) {
         stage.proxy = Some(Proxy::to(Upstream::Tcp(stage.servers[0].address.to_string())).await);
     }
     if plan.fault == Fault::Crowd {
@@ -113,7 +116,12 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
             1 => Target::Everything,
             _ => Target::Run(reader % plan.runs),
         };
-        stage.add_reader(reader % plan.processes, target, reader % 7 != 6);
+        match &stage.proxy {
+            Some(proxy) if plan.fault == Fault::CutReaders => {
+                stage.add_reader_at((Ipv4Addr::LOCALHOST, proxy.port).into(), target, false);
+            }
+            _ => stage.add_reader(reader % plan.processes, target, reader % 7 != 6),
+        }
     }
     let mut rng = StdRng::seed_from_u64(seed);
     let (mut trials, mut notes) = (Vec::new(), Verdict::default());
@@ -210,6 +218,7 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
             timeout(READY_MAX, wait).await.context("Postgres does not come back")
         }
         Fault::CutDatabase => cut(stage, [Some(Fate::Unanswered), Some(Fate::Lost), None][number % 3]).await,
+        Fault::CutReaders => cut(stage, None).await,
         Fault::CutClients => cut(stage, [Some(Fate::Unanswered), None][number % 2]).await,
         Fault::LosePower => {
             stage.machine.as_ref().context("there is no machine")?.lose_power().await?;

@@ -256,16 +256,19 @@ impl<'a> Ground<'a> {
     async fn crowd(&self) -> anyhow::Result<()> {
         let mut crowd = self.crowd.lock().await;
         let mut first = self.cluster.connect().await?;
+        let mut none = 0;
         let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'runreel'";
         loop {
             while let Ok(one) = self.cluster.connect().await {
                 crowd.push(one);
             }
-            // A connection that ends is the server's or the harness's next: whoever is faster.
-            if sqlx::query_scalar::<_, i64>(end).fetch_one(&mut first).await? == 0 {
+            // Either the server or the harness takes a slot that gets free. One that still signs in is not listed.
+            none = if sqlx::query_scalar::<_, i64>(end).fetch_one(&mut first).await? == 0 { none + 1 } else { 0 };
+            if none == 3 {
                 crowd.push(first);
                 return Ok(());
             }
+            sleep(Duration::from_millis(50)).await;
         }
     }
 

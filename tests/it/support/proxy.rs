@@ -244,9 +244,11 @@ async fn both_ways<S: AsyncRead + AsyncWrite>(client: TcpStream, server: S, shar
         }
     };
     tokio::select! {
+        biased;
+        // What is held when everything is cut is not sent.
+        _ = cuts.changed() => {}
         () = up => {}
         () = down => {}
-        _ = cuts.changed() => {}
     }
 }
 

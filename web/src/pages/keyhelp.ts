@@ -10,7 +10,7 @@ export const keyHelp: readonly [string, string][] = [
   ["f", "follow the end, or stop following"],
   ["Home, End or g g, G", "first row, last row"],
   ["[, ]", "replay: the run as it was, one event back, one on"],
-  ["Space", "hold a run that goes on, go on from there; replay: play, pause"],
+  ["Space", "pause a run that goes on; replay: play, pause"],
   ["e, E", "next, previous error"],
   ["n, N", "next, previous hit of the search; next difference, in a comparison"],
   ["z", "fold stretches of what is brief or minor; ←, → on one"],

@@ -3,13 +3,13 @@
 use std::{fs, time::Duration};
 
 use anyhow::Context as _;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::sleep;
 
 use crate::{
     cluster::{Cluster, url_at},
     disk::Disk,
-    site::{Site, processes_of},
+    site::{Site, processes_of, state_of},
 };
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -34,20 +34,25 @@ impl Machine {
 
     /// Everything stops at once; then the machine is started again.
     pub(crate) async fn lose_power(&self) -> anyhow::Result<()> {
-        // It starts no further process, and the file that names it cannot be read afterwards.
+        // Once it is stopped it starts no further process, and the file that names it cannot be read afterwards.
         let postmaster = self.cluster.postmaster().context("Postgres does not run")?;
         kill_process(postmaster, Signal::STOP)?;
+        wait_until(&[postmaster], |state| matches!(state, None | Some('T' | 'Z' | 'X'))).await;
         let processes = processes_of(Some(postmaster));
         self.disk.lose_power().await?;
         for pid in &processes {
             let _ = kill_process(*pid, Signal::KILL);
         }
-        let runs = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
-        while processes.iter().any(|pid| runs(pid.as_raw_nonzero().get())) {
-            sleep(LOOK_EVERY).await;
-        }
+        // The kernel closes a process's files before it makes a zombie of it, and only then is the disk free.
+        wait_until(&processes, |state| matches!(state, None | Some('Z' | 'X'))).await;
         self.disk.repair().await?;
         let _ = fs::remove_file(self.cluster.dir.join("postmaster.pid"));
         self.cluster.start().await
+    }
+}
+
+async fn wait_until(processes: &[Pid], is_it: impl Fn(Option<char>) -> bool) {
+    while !processes.iter().all(|pid| is_it(state_of(*pid))) {
+        sleep(LOOK_EVERY).await;
     }
 }

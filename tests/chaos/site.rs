@@ -112,9 +112,19 @@ impl Drop for Site {
 }
 
 fn parent_of(pid: i32) -> Option<i32> {
+    stat_of(pid)?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// `R`, `S`, `T`, `Z` and others of proc_pid_stat(5), or nothing if there is no such process.
+pub(crate) fn state_of(pid: Pid) -> Option<char> {
+    stat_of(pid.as_raw_nonzero().get())?.trim_start().chars().next()
+}
+
+/// What /proc says of a process, from its state on.
+fn stat_of(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may contain anything, so fields are counted from its end.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    // The name in brackets may contain anything.
+    Some(stat.rsplit_once(')')?.1.to_owned())
 }
 
 /// Where a server's database is.

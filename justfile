@@ -79,7 +79,7 @@ lint: format web
 
 [private]
 format:
-    cargo fmt --check
+    cargo fmt --all --check
 
 # Ways around what the types forbid: the compiler refuses each.
 planted: web

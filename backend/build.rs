@@ -1,6 +1,5 @@
 //! A new migration must rebuild the crate that embeds it.
 
 fn main() {
-    println!("cargo:rerun-if-changed=migrations");
-    println!("cargo:rerun-if-changed=web/dist");
+    println!("cargo:rerun-if-changed=../migrations");
 }

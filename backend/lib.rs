@@ -19,46 +19,29 @@
 //! [`emitters`], [`dispatch`], [`saved`] → [`engine`] → [`agents`] → [`channels`], [`runners`], [`faces`] → [`http`]
 //! → [`database`], [`app`] → [`cli`].
 
-#![cfg_attr(
-    test,
-    expect(
-        clippy::disallowed_methods,
-        clippy::float_cmp,
-        reason = "tests make the files they read and the numbers they compare"
-    )
-)]
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make the files they read"))]
+
+pub use runreel_core::{
+    artifacts, auth, bus, client, clock, config, confine, domain, postgres, quota, store, supervise, threads, throttle,
+    timeline,
+};
 
 pub mod agents;
 pub mod app;
-pub mod artifacts;
-pub mod auth;
-pub mod bus;
 pub mod channels;
 pub mod cli;
-pub mod client;
-pub mod clock;
-pub mod config;
-pub mod confine;
 pub mod database;
 pub mod dispatch;
-pub mod domain;
 pub mod emitters;
 pub mod engine;
 pub mod faces;
 pub mod http;
 pub mod indexer;
 pub mod paced;
-pub mod postgres;
 pub mod pricing;
-pub mod quota;
 pub mod rate;
 pub mod retention;
 pub mod runners;
 pub mod saved;
 pub mod sealer;
-pub mod store;
-pub mod supervise;
 pub mod telemetry;
-pub mod threads;
-pub mod throttle;
-pub mod timeline;

@@ -22,6 +22,10 @@ mod doctor;
 mod emit;
 pub mod exit;
 mod export;
+#[cfg(test)]
+#[expect(dead_code, reason = "the tests of the client use more of it")]
+#[path = "../client/tests/fake.rs"]
+mod fake;
 mod import;
 mod man;
 mod moment;

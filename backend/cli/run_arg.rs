@@ -108,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::client::tests::fake::{Answer, Fake};
+    use crate::cli::fake::{Answer, Fake};
 
     const RUN: &str = "0198c0de-0000-7000-8000-000000000001";
 

@@ -178,7 +178,7 @@ fn kind_of(status: StatusCode) -> Kind {
 }
 
 /// Both forms of RFC 9110: a number of seconds, or a date.
-pub(crate) fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+pub fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -188,7 +188,7 @@ pub(crate) fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Durat
 }
 
 /// The innermost cause: the outer layers only say that a request was being sent, and repeat its URL.
-pub(crate) fn describe(error: &reqwest::Error) -> String {
+pub fn describe(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }

@@ -23,15 +23,15 @@ mod emit;
 mod error;
 mod export;
 mod follow;
-pub(crate) mod pace;
+pub mod pace;
 mod probe;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
-pub(crate) use self::error::describe;
+pub use self::error::describe;
 #[cfg(feature = "agents")]
-pub(crate) use self::error::parse_retry_after;
+pub use self::error::parse_retry_after;
 use self::pace::{Pace, Retries, SystemPace};
 pub use self::{
     emit::{Ack, AckEvent},
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// For requests that [`Client::insist`] cannot repeat as a whole.
-    pub(crate) fn retries(&self, patience: Duration) -> Retries {
+    pub fn retries(&self, patience: Duration) -> Retries {
         Retries::new(Arc::clone(&self.pace), patience)
     }
 

@@ -16,14 +16,14 @@ const CEILING_MAX: Duration = Duration::from_secs(15);
 const TOLD_MAX: Duration = Duration::from_mins(5);
 
 /// Randomness and time, replaceable in tests.
-pub(crate) trait Pace: Send + Sync {
+pub trait Pace: Send + Sync {
     /// A number from 0 up to 1.
     fn jitter(&self) -> f64;
     fn wait(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
 /// The pace outside tests.
-pub(crate) struct SystemPace;
+pub struct SystemPace;
 
 impl Pace for SystemPace {
     fn jitter(&self) -> f64 {
@@ -37,26 +37,26 @@ impl Pace for SystemPace {
 
 /// Counts consecutive failures.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
     /// Counts a failure and returns how long to wait: `told` by the server, plus a random part of the ceiling.
-    pub(crate) fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
+    pub fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
         let ceiling = CEILING_FIRST.saturating_mul(1 << self.failures.min(16)).min(CEILING_MAX);
         self.failures = self.failures.saturating_add(1);
         told.unwrap_or_default().min(TOLD_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
     }
 
     /// Resets the count after a success.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
 /// Retries an operation for as long as it makes progress from time to time.
-pub(crate) struct Retries {
+pub struct Retries {
     pace: Arc<dyn Pace>,
     backoff: Backoff,
     patience: Duration,
@@ -69,19 +69,19 @@ impl Retries {
     }
 
     /// What is left of the patience.
-    pub(crate) fn left(&self) -> Duration {
+    pub fn left(&self) -> Duration {
         self.patience.saturating_sub(self.since.elapsed())
     }
 
     /// The last try achieved something, even if it failed in the end.
-    pub(crate) fn progressed(&mut self) {
+    pub fn progressed(&mut self) {
         self.since = Instant::now();
         self.backoff.reset();
     }
 
     /// Waits before the next try, at least as long as the server asked for. Returns `false`, at once, if the patience
     /// would be over by then.
-    pub(crate) async fn wait(&mut self, asked: Option<Duration>) -> bool {
+    pub async fn wait(&mut self, asked: Option<Duration>) -> bool {
         let wait = self.backoff.next(asked, self.pace.jitter());
         let goes_on = wait < self.left();
         if goes_on {

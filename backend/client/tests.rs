@@ -12,7 +12,7 @@ use self::fake::{Answer, Fake};
 use super::{Client, Follow, Kind, Notice, pace::Pace};
 
 mod emitting;
-pub(crate) mod fake;
+mod fake;
 mod following;
 
 /// Records every wait instead of waiting, and draws the longest.

@@ -242,7 +242,7 @@ impl Appender {
         noted_until: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
         let row = sqlx::query_file!(
-            "backend/store/sql/append_to_runs.sql",
+            "store/sql/append_to_runs.sql",
             self.lane,
             self.mark.epoch,
             least,
@@ -299,7 +299,7 @@ impl Appender {
         least: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
         let rows = sqlx::query_file!(
-            "backend/store/sql/append_events.sql",
+            "store/sql/append_events.sql",
             self.lane,
             self.mark.epoch,
             least,

@@ -111,7 +111,7 @@ pub(super) async fn put(
     let lengths: Vec<i32> = bytes.iter().map(|bytes| i32::try_from(bytes.len()).unwrap_or(i32::MAX)).collect();
     let current = Json::of(&new.versions);
     let row = sqlx::query_file!(
-        "backend/store/sql/put_checkpoint.sql",
+        "store/sql/put_checkpoint.sql",
         owner.as_str(),
         thread.as_str(),
         now,
@@ -149,7 +149,7 @@ async fn put_writes(
     let types: Vec<String> = new.writes.iter().map(|(_, _, value)| value.t.as_str().to_owned()).collect();
     let bytes: Vec<&[u8]> = new.writes.iter().map(|(_, _, value)| value.b.0.as_slice()).collect();
     let row = sqlx::query_file!(
-        "backend/store/sql/put_writes.sql",
+        "store/sql/put_writes.sql",
         owner.as_str(),
         thread.as_str(),
         now,

@@ -75,7 +75,7 @@ impl Jobs<'_> {
     /// Makes a queued run a job; `false` if there is nothing to do.
     pub async fn enqueue(self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
-            let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
+            let done = sqlx::query_file!("store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
                 .execute(&mut *connection)
                 .await?;
             Ok(done.rows_affected() == 1)
@@ -146,7 +146,7 @@ impl Jobs<'_> {
             .maintenance(async |mut connection| {
                 let leases = sqlx::query_file_as!(
                     Lease,
-                    "backend/store/sql/claim_jobs.sql",
+                    "store/sql/claim_jobs.sql",
                     &agents as &[&str],
                     who.owner.as_ref().map(OwnerId::as_str),
                     term.now,

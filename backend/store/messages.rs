@@ -23,7 +23,7 @@ impl Threads<'_> {
         let (at, run) = after.unzip();
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_file!(
-                "backend/store/sql/talks.sql",
+                "store/sql/talks.sql",
                 owner.as_str(),
                 thread.as_str(),
                 at,
@@ -47,10 +47,9 @@ impl Threads<'_> {
     ) -> Result<(Vec<Logged>, Option<(i64, Seq)>), Error> {
         let runs: Vec<uuid::Uuid> = runs.iter().copied().map(RunId::uuid).collect();
         self.scoped(owner, async |mut connection| {
-            let rows =
-                sqlx::query_file!("backend/store/sql/messages.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
-                    .fetch_all(&mut *connection)
-                    .await?;
+            let rows = sqlx::query_file!("store/sql/messages.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
+                .fetch_all(&mut *connection)
+                .await?;
             let next = rows.last().map(|row| (row.place, Seq::new(row.seq).unwrap_or_default()));
             let logged = rows.into_iter().map(|row| Logged {
                 run: RunId::trusted(row.run_id),

@@ -93,7 +93,7 @@ const UPKEEP_CONNECTIONS: u32 = 3;
 const TOKENS_SEEN_MAX: u64 = 10_000;
 
 /// The schema, compiled in.
-pub static MIGRATOR: Migrator = sqlx::migrate!();
+pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 
 /// A handle on the database: one pointer, because it is cloned for every request.
 #[derive(Clone, Debug)]

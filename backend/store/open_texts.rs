@@ -112,7 +112,7 @@ impl OpenTexts<'_> {
         let row = self
             .maintenance(async |mut connection| {
                 let row = sqlx::query_file!(
-                    "backend/store/sql/save_open_texts.sql",
+                    "store/sql/save_open_texts.sql",
                     CHANNEL,
                     notes,
                     &at.owners as &[&str],
@@ -163,7 +163,7 @@ impl OpenTexts<'_> {
             .maintenance(async |mut connection| {
                 let rows = sqlx::query_file_as!(
                     Row,
-                    "backend/store/sql/open_texts.sql",
+                    "store/sql/open_texts.sql",
                     &owners as &[&str],
                     &runs as &[Option<Uuid>],
                     &known_runs,

@@ -189,7 +189,7 @@ impl Threads<'_> {
             if taken {
                 return Ok(Copied::Taken);
             }
-            sqlx::query_file!("backend/store/sql/copy_thread.sql", owner.as_str(), source, target, now)
+            sqlx::query_file!("store/sql/copy_thread.sql", owner.as_str(), source, target, now)
                 .execute(&mut *tx)
                 .await?;
             tx.commit().await?;

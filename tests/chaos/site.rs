@@ -115,7 +115,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat_of(pid)?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// `R`, `S`, `T`, `Z` and others of proc_pid_stat(5), or nothing if there is no such process.
+/// `R`, `S`, `T`, `Z` and others of `proc_pid_stat(5)`, or nothing if there is no such process.
 pub(crate) fn state_of(pid: Pid) -> Option<char> {
     stat_of(pid.as_raw_nonzero().get())?.trim_start().chars().next()
 }

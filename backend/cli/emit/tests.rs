@@ -2,9 +2,9 @@ use clap::Parser as _;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::client::{
-    Client,
-    tests::fake::{Answer, Fake},
+use crate::{
+    cli::fake::{Answer, Fake},
+    client::Client,
 };
 
 #[derive(Debug, clap::Parser)]

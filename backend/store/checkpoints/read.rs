@@ -164,7 +164,7 @@ impl Checkpoints<'_> {
             // One more than requested shows whether there are more.
             let places = sqlx::query_file_as!(
                 Key,
-                "backend/store/sql/checkpoint_places.sql",
+                "store/sql/checkpoint_places.sql",
                 owner.as_str(),
                 filter.thread_id.as_ref().map(ThreadId::as_str),
                 filter.ns.as_ref().map(Namespace::as_str),
@@ -243,7 +243,7 @@ impl Checkpoints<'_> {
             connection.retire(true);
             let rows = sqlx::query_file_as!(
                 Row,
-                "backend/store/sql/checkpoints.sql",
+                "store/sql/checkpoints.sql",
                 owner.as_str(),
                 numbers,
                 namespaces,

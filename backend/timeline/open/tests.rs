@@ -19,18 +19,6 @@ impl Default for OpenTexts {
     }
 }
 
-impl OpenText {
-    /// The text so far of a span, in small pieces, as another process or this one writes it.
-    pub fn written(context: &Arc<RunContext>, event: &str, span: &SpanId, text: &str, is_copy: bool) -> Self {
-        let share = Quota::new(1, 1).try_take(&context.owner_id, 0).unwrap();
-        let (chars, bytes) = (text.chars().collect::<Vec<_>>(), text.len());
-        let kept = Text::of(chars.chunks(2).map(|two| two.iter().collect()).collect(), share);
-        let chars = chars.len();
-        let (context, event_type, span_id) = (Arc::clone(context), event.parse().unwrap(), span.clone());
-        Self { context, event_type, span_id, chars, is_copy, bytes, text: Arc::new(kept) }
-    }
-}
-
 fn context(n: u8, owner: &str) -> Arc<RunContext> {
     let run_id = format!("0198c0de-0000-7000-8000-0000000000{n:02}").parse().unwrap();
     Arc::new(RunContext {

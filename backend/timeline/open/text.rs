@@ -13,7 +13,6 @@ impl Text {
         Self(Mutex::new((Vec::new(), share)))
     }
 
-    #[cfg(test)]
     pub(super) fn of(pieces: Vec<String>, share: Share) -> Self {
         Self(Mutex::new((pieces, share)))
     }

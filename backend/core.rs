@@ -1,0 +1,27 @@
+//! The log, its readers, and what they stand on. The library `runreel` has these modules as its own and says how they
+//! belong together.
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        clippy::float_cmp,
+        reason = "tests make the files they read and the numbers they compare"
+    )
+)]
+
+pub mod artifacts;
+pub mod auth;
+pub mod bus;
+pub mod client;
+pub mod clock;
+pub mod config;
+pub mod confine;
+pub mod domain;
+pub mod postgres;
+pub mod quota;
+pub mod store;
+pub mod supervise;
+pub mod threads;
+pub mod throttle;
+pub mod timeline;

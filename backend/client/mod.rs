@@ -29,9 +29,7 @@ mod probe;
 #[cfg(test)]
 mod tests;
 
-pub use self::error::describe;
-#[cfg(feature = "agents")]
-pub use self::error::parse_retry_after;
+pub use self::error::{describe, parse_retry_after};
 use self::pace::{Pace, Retries, SystemPace};
 pub use self::{
     emit::{Ack, AckEvent},

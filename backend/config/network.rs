@@ -80,7 +80,7 @@ impl FromStr for CorsOrigin {
             return Err(error("list each origin; * would let every page on the web use its visitors' access"));
         }
         let refused = || error(format!("an origin is a scheme, a host and maybe a port (https://app.example): {text}"));
-        let uri = text.parse::<axum::http::Uri>().map_err(|_| refused())?;
+        let uri = text.parse::<hyper::Uri>().map_err(|_| refused())?;
         let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority().ok_or_else(refused)?);
         let default_port = match scheme {
             "http" => Some(80),

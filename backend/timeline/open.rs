@@ -337,8 +337,11 @@ impl OpenRun {
         matches!(span.origin, Origin::Here(_)).then_some(span.bytes)
     }
 
+    /// In the order in which they began, of those that one process writes.
     fn texts(&self) -> impl Iterator<Item = OpenText> {
-        self.spans.iter().map(|(span_id, span)| OpenText {
+        let mut spans: Vec<(&SpanId, &OpenSpan)> = self.spans.iter().collect();
+        spans.sort_by_key(|(_, span)| span.origin.text_id());
+        spans.into_iter().map(|(span_id, span)| OpenText {
             context: Arc::clone(&self.context),
             event_type: span.event_type.clone(),
             span_id: span_id.clone(),

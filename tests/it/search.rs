@@ -166,8 +166,8 @@ async fn a_search_says_how_far_it_saw_and_finds_new_runs_by_their_names() {
     let mut holder = server.db.connect().await;
     execute(&mut holder, "begin; select from store.search_progress for update".to_owned()).await;
     let before = server.clock.now();
-    server.pass(Duration::from_secs(5));
     server.emit(&run, json!({ "type": "log.info", "payload": { "text": "hidden" } })).await;
+    server.pass(Duration::from_secs(5));
     let named = server.create(json!({ "title": "Second report", "agent": "clerk" })).await;
     let list = server.get("/api/runs?q=hidden").await.expect(200);
     assert_eq!(list["runs"], json!([]));

@@ -1,4 +1,4 @@
-//! Second ways into the log and onto the bus, which the compiler must refuse: `run` adds this file to the program and
+//! Second ways into the log and onto the bus, which the compiler must refuse: `run` adds this file to the core and
 //! compares each error with the one that is named beside its line.
 
 use crate::{

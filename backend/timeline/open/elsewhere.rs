@@ -30,6 +30,16 @@ pub(super) struct Copied {
     bytes: usize,
 }
 
+impl Origin {
+    /// Ids of one process's texts increase.
+    pub(super) fn text_id(&self) -> Uuid {
+        match self {
+            Self::Here(saving) => saving.text_id(),
+            Self::Elsewhere(copied) => copied.text_id,
+        }
+    }
+}
+
 /// What was closed while saved texts were being read. They may have been read before that.
 #[derive(Debug, Default)]
 pub(super) struct Closings {

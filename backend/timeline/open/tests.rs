@@ -56,6 +56,17 @@ fn read(texts: &OpenTexts, owner: &str) -> Vec<(RunId, String, String)> {
 }
 
 #[test]
+fn a_reader_gets_texts_in_the_order_in_which_they_began() {
+    let (mut texts, run) = (OpenTexts::default(), context(1, "o"));
+    for span in ["z", "a", "m"] {
+        add(&mut texts, &run, span, "x").unwrap();
+    }
+    let spans = texts.of(&run.owner_id, |_| true).into_iter().map(|open| open.span_id.to_string());
+    let spans: Vec<String> = spans.collect();
+    assert_eq!(spans, ["z", "a", "m"]);
+}
+
+#[test]
 fn offsets_count_characters_and_the_durable_event_closes_the_span() {
     let (mut texts, run) = (OpenTexts::default(), context(1, "o"));
     assert_eq!(add(&mut texts, &run, "m", "héé😀"), Ok(0));

@@ -55,6 +55,10 @@ impl Saving {
         Self { text_id, next_piece: 0, is_first: true, is_there: false, is_waiting: false }
     }
 
+    pub(super) fn text_id(&self) -> Uuid {
+        self.text_id
+    }
+
     /// Whether it has yet to take its span over.
     pub(super) fn is_first(&self) -> bool {
         self.is_first

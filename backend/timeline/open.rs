@@ -364,7 +364,7 @@ impl HeldText {
 impl OpenText {
     /// A text that is in no table, in pieces of two characters: what tests of readers give them.
     #[doc(hidden)]
-    pub fn written(context: &Arc<RunContext>, event: &EventType, span: &SpanId, text: &str, is_copy: bool) -> Self {
+    pub fn for_tests(context: &Arc<RunContext>, event: &EventType, span: &SpanId, text: &str, is_copy: bool) -> Self {
         let share = Quota::new(1, 1).try_take(&context.owner_id, 0).expect("nothing is free");
         let (chars, bytes) = (text.chars().collect::<Vec<_>>(), text.len());
         let kept = Text::of(chars.chunks(2).map(|two| two.iter().collect()).collect(), share);

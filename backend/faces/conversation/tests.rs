@@ -197,7 +197,7 @@ fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, 
     let open = now.checked_sub(1).map(|last| world.moments[last].1.clone()).unwrap_or_default();
     // The server has them as long as it is read.
     let written = |(index, open): (usize, Open)| {
-        OpenText::written(&context(), &word(index, "delta").parse().unwrap(), &span(index), &open.text, open.is_copy)
+        OpenText::for_tests(&context(), &word(index, "delta").parse().unwrap(), &span(index), &open.text, open.is_copy)
     };
     let texts: Vec<OpenText> = open.into_iter().map(written).collect();
     for open in &texts {

@@ -53,7 +53,11 @@ const RESERVED: &[Reserved] = &[
         files: &["backend/bus/", "backend/timeline/publish.rs"],
         instead: "only the timeline's gate publishes: listeners take Timeline::bus",
     },
-    Reserved { words: &["OpenText::written"], files: &[], instead: "only tests have texts that are in no table" },
+    Reserved {
+        words: &["for_tests"],
+        files: &["backend/timeline/open.rs"],
+        instead: "only tests have texts that are in no table",
+    },
     Reserved {
         words: &["insert into store.run_event"],
         files: &["backend/store/sql/append_events.sql", "backend/store/sql/append_to_runs.sql"],

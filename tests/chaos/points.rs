@@ -24,7 +24,7 @@ use crate::{
 
 /// What only the rows of a page have: the index of the search reads payloads too, and no types.
 const ROWS: &str = "custom.chaos";
-/// Longest wait for a connection to get to a point.
+/// Longest wait for a connection to get to a point, and for Postgres to execute what it got.
 const HELD_MAX: Duration = Duration::from_secs(30);
 /// Events that are committed while the page is held after which a reader is to go on live.
 const MEANWHILE: u64 = 50;
@@ -32,8 +32,6 @@ const MEANWHILE: u64 = 50;
 const HAND_OFF_US: std::ops::Range<u64> = 0..3_000;
 /// Bytes of an upload.
 const UPLOAD_BYTES: usize = 2 * 1024 * 1024;
-/// Longest wait for a statement to be executed.
-const EXECUTED_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where the server is when it dies.
@@ -82,7 +80,7 @@ pub(crate) async fn kill_at(stage: &mut Stage, number: usize, notes: &mut Verdic
             }
         };
         // Readers of other runs may need the same connections, so the page is let go in any case.
-        let came = timeout(Duration::from_secs(3), more).await.is_ok();
+        let came = timeout(HELD_MAX, more).await.is_ok();
         notes.require(came, || "nothing was committed while a page was read".to_owned());
         proxy(stage)?.release();
         sleep(Duration::from_micros(StdRng::seed_from_u64(stage.seed ^ number as u64).random_range(HAND_OFF_US))).await;
@@ -101,7 +99,7 @@ async fn is_open(stage: &Stage) -> anyhow::Result<bool> {
         }
         Ok(true)
     };
-    timeout(EXECUTED_MAX, look).await.unwrap_or(Ok(false))
+    timeout(HELD_MAX, look).await.unwrap_or(Ok(false))
 }
 
 fn proxy(stage: &Stage) -> anyhow::Result<&Proxy> {

@@ -111,10 +111,11 @@ test-postgres major:
 test-features: postgres web
     #!/usr/bin/env bash
     set -euo pipefail
+    # The compiler lints what it builds, as in `test`.
+    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__"
     for on in demo,s3 agents,s3 agents,demo; do
         echo "features: $on"
-        cargo clippy --all-targets --no-default-features --features "$on" -- -D warnings
-        cargo test --no-default-features --features "$on" --lib --test it
+        RUST_BACKTRACE=0 tests/in-memory cargo test --no-default-features --features "$on" --lib --test it -- --test-threads 6
     done
 
 # The fault harness: the scenarios of the log itself, small. The tier that every change passes.
@@ -234,10 +235,14 @@ web:
 web-test: web
     cd web && npm test
 
-# The UI in a real Chromium, against the real server.
+# The UI in a real Chromium, against the real server: following a run, its page, the shell, tokens.
 browser: postgres chromium playwright node-packages web build
     cd sdk/typescript && npm run -s build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test
+
+# The UI's other pages and what they offer, one by one, in the same way.
+pages *args: postgres chromium playwright web build
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s pages -- {{ args }}
 
 # Every page at three widths in both themes: its picture, and what axe finds in it.
 looks *args: postgres chromium playwright web build

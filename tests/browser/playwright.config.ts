@@ -14,6 +14,9 @@ export default defineConfig({
   reporter: [["list"]],
   outputDir: "test-results",
   use: {
+    // Less than a test has, so that what hangs is named.
+    actionTimeout: 20_000,
+    navigationTimeout: 20_000,
     browserName: "chromium",
     viewport: { width: 1280, height: 800 },
     timezoneId: "UTC",

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, request, test as base } from "@playwright/test";
-import { expectState } from "./page.ts";
+import { expectPrompt, expectState } from "./page.ts";
 import { Server, startAndStop_ms } from "./server.ts";
 
 /** A server that speaks TLS with a certificate made for this test. */
@@ -34,22 +34,21 @@ test("ten tabs over HTTP/2 are all live, the tenth within two seconds", async ({
     run_id: string;
   };
   const tabs = [];
-  let opened_ms = 0;
+  const took_ms: number[] = [];
   for (let tab = 0; tab < 10; tab++) {
     const page = await context.newPage();
     const began = Date.now();
     await page.goto(`${server.url}/runs/${run_id}`);
     await expectState(page, "live");
     await expect(page.getByText("Ten readers").first()).toBeVisible();
-    opened_ms = Date.now() - began;
+    took_ms.push(Date.now() - began);
     const protocol = await page.evaluate(
       () => (performance.getEntriesByType("navigation")[0] as PerformanceNavigationTiming).nextHopProtocol,
     );
     expect(protocol).toBe("h2");
     tabs.push(page);
   }
-  info.annotations.push({ type: "tenth tab live after", description: `${opened_ms} ms` });
-  expect(opened_ms).toBeLessThanOrEqual(2_000);
+  expectPrompt(took_ms, info);
   await api.post(`/api/runs/${run_id}/events`, { data: { type: "run.completed" } });
   for (const page of tabs) await expect(page.locator("header .badge")).toHaveText("completed");
   await api.dispose();

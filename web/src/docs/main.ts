@@ -8,6 +8,7 @@ declare const SwaggerUIBundle: ((options: object) => void) & { presets: { apis: 
 
 const reference = document.getElementById("reference") as HTMLElement;
 const trouble = document.getElementById("trouble") as HTMLElement;
+const open = document.getElementById("open") as HTMLButtonElement;
 let isAsked = false;
 
 function openSwagger(): void {
@@ -63,7 +64,8 @@ async function list(): Promise<void> {
   }
 }
 
-document.getElementById("open")?.addEventListener("click", openSwagger);
+open.addEventListener("click", openSwagger);
+open.disabled = false;
 window.addEventListener("hashchange", openNamed);
 openNamed();
 void list();

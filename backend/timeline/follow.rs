@@ -6,11 +6,15 @@
 //! applied at once.
 
 mod shown;
+#[cfg(test)]
+mod simulation;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
+
 pub use super::signal::{StreamItem, StreamOptions};
-use super::{Timeline, holding::Holding};
+use super::{Timeline, holding::Holding, pages::Source, publish::Gate};
 use crate::{
     bus::{BusMessage, Frame, Subscription, Topic},
     domain::{
@@ -23,6 +27,7 @@ use crate::{
         run::Status,
         splice::{Input, ReadPosition, Splice, Step},
     },
+    quota::Quota,
     store::{self, feed},
 };
 
@@ -52,7 +57,11 @@ enum Phase {
 /// One reader.
 #[derive(Debug)]
 pub struct Follower {
-    timeline: Timeline,
+    source: Arc<dyn Source>,
+    gate: Gate,
+    /// Places for a page of the log in memory, and for live frames that are more than a few small ones.
+    places: (Quota, Quota),
+    draining: CancellationToken,
     owner: OwnerId,
     scope: Scope,
     options: StreamOptions,
@@ -121,8 +130,12 @@ impl Timeline {
         histories: Arc<Histories>,
         options: StreamOptions,
     ) -> Follower {
+        let shared = &self.shared;
         Follower {
-            timeline: self.clone(),
+            source: Arc::new(self.clone()),
+            gate: shared.gate.clone(),
+            places: (shared.replays.clone(), shared.large_frames.clone()),
+            draining: shared.draining.clone(),
             subscription: self.bus().subscribe(owner.clone(), topic),
             owner,
             scope,
@@ -150,7 +163,7 @@ impl Follower {
 
     /// The next items, never an empty list; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
-        let draining = self.timeline.shared.draining.clone();
+        let draining = self.draining.clone();
         loop {
             if !self.ready.is_empty() {
                 return Some(std::mem::take(&mut self.ready));
@@ -179,16 +192,16 @@ impl Follower {
     }
 
     async fn query(&mut self) -> Vec<StreamItem> {
-        self.held.page(&self.timeline.shared.replays, &self.owner).await;
+        self.held.page(&self.places.0, &self.owner).await;
         // The tree is read before the page: a run that ends in between counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
-            match self.timeline.store().feeds().tree(&self.owner, root).await {
+            match self.source.tree(&self.owner, root).await {
                 Ok(tree) => self.learn_tree(&tree),
                 Err(error) => return self.pause(&error).await,
             }
         }
         let (track, histories) = (self.splice.track(), &self.histories);
-        let page = match self.timeline.page(&self.owner, &self.scope, track, self.rows, histories).await {
+        let page = match self.source.page(&self.owner, &self.scope, track, self.rows, histories).await {
             Ok(Some(page)) => page,
             Ok(None) => {
                 // The run was deleted while it was read.
@@ -226,20 +239,19 @@ impl Follower {
 
     /// Empties the queue, then goes live at a moment when no event can be missed.
     async fn go_live(&mut self) -> Vec<StreamItem> {
-        self.held.page(&self.timeline.shared.replays, &self.owner).await;
+        self.held.page(&self.places.0, &self.owner).await;
         if self.options.tokens && !self.has_asked && self.ended.is_none() {
             let run = if let Scope::Run(context) = &self.scope { Some(context.run_id) } else { None };
-            self.timeline.shared.texts.ask(&self.owner, run).await;
+            self.source.ask(&self.owner, run).await;
             self.has_asked = true;
         }
-        let mut progress = self.timeline.shared.gate.progress();
+        let mut progress = self.gate.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Phase::GoLive {
             return signals;
         }
         let wanted = |context: &RunContext| self.options.tokens && self.wants(context) && self.shows(context);
-        let gate = &self.timeline.shared.gate;
-        let Some(texts) = gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
+        let Some(texts) = self.gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
             // Committed, not yet published: a matter of moments, unless another process's wake-up was lost.
             tokio::select! {
                 _ = progress.changed() => {}
@@ -266,7 +278,7 @@ impl Follower {
     fn drain(&mut self) -> Vec<StreamItem> {
         let (mut signals, todo) = (Vec::new(), self.todo);
         for _ in 0..DRAINED_MAX {
-            if self.todo != todo || !self.held.has_room(&self.timeline.shared.large_frames, &self.owner) {
+            if self.todo != todo || !self.held.has_room(&self.places.1, &self.owner) {
                 break;
             }
             let Some(heard) = self.subscription.try_next() else { break };
@@ -285,7 +297,7 @@ impl Follower {
                 if !self.wants(&frame.context) {
                     return Vec::new();
                 }
-                let places = &self.timeline.shared.large_frames;
+                let places = &self.places.1;
                 match frame.place {
                     // Then the reader gets it from the log, once it may hold a page.
                     _ if self.is_sent(&frame) && !self.held.frame(frame.block().len(), places, &self.owner) => {

@@ -1,6 +1,8 @@
-//! Pages of a log as frames, for the follower.
+//! What a follower reads beside the bus: pages of the log as frames, trees, and the texts of other processes.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+use futures::{FutureExt as _, future::BoxFuture};
 
 use super::{Timeline, follow::Scope};
 use crate::{
@@ -8,6 +10,7 @@ use crate::{
     domain::{
         cursor::FeedCursor,
         history::Histories,
+        id::RunId,
         principal::OwnerId,
         splice::{Input, LogPosition, ReadPosition},
     },
@@ -24,9 +27,48 @@ pub(super) struct Page {
     pub rows: usize,
 }
 
+/// Where a follower reads: the timeline, or a log that a simulation makes.
+pub(super) trait Source: fmt::Debug + Send + Sync {
+    /// A page after `track` for a reader admitted under these histories; `None` if the run no longer exists.
+    fn page<'a>(
+        &'a self,
+        owner: &'a OwnerId,
+        scope: &'a Scope,
+        track: &'a ReadPosition,
+        limit: i64,
+        histories: &'a Histories,
+    ) -> BoxFuture<'a, Result<Option<Page>, store::Error>>;
+
+    /// The runs of a tree, and whether each has ended.
+    fn tree<'a>(&'a self, owner: &'a OwnerId, root: RunId) -> BoxFuture<'a, Result<Vec<(RunId, bool)>, store::Error>>;
+
+    /// Waits until the texts that other processes have saved are known here, but not for long.
+    fn ask<'a>(&'a self, owner: &'a OwnerId, run: Option<RunId>) -> BoxFuture<'a, ()>;
+}
+
+impl Source for Timeline {
+    fn page<'a>(
+        &'a self,
+        owner: &'a OwnerId,
+        scope: &'a Scope,
+        track: &'a ReadPosition,
+        limit: i64,
+        histories: &'a Histories,
+    ) -> BoxFuture<'a, Result<Option<Page>, store::Error>> {
+        self.read_page(owner, scope, track, limit, histories).boxed()
+    }
+
+    fn tree<'a>(&'a self, owner: &'a OwnerId, root: RunId) -> BoxFuture<'a, Result<Vec<(RunId, bool)>, store::Error>> {
+        async move { self.store().feeds().tree(owner, root).await }.boxed()
+    }
+
+    fn ask<'a>(&'a self, owner: &'a OwnerId, run: Option<RunId>) -> BoxFuture<'a, ()> {
+        self.shared.texts.ask(owner, run).boxed()
+    }
+}
+
 impl Timeline {
-    /// Reads a page after `track` for a reader admitted under these histories; `None` if the run no longer exists.
-    pub(super) async fn page(
+    async fn read_page(
         &self,
         owner: &OwnerId,
         scope: &Scope,
@@ -71,7 +113,7 @@ impl Timeline {
 }
 
 impl Page {
-    fn new(
+    pub(super) fn new(
         events: Vec<(LogPosition, Arc<Frame>)>,
         tail: Option<FeedCursor>,
         floor: FeedCursor,

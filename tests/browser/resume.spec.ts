@@ -38,6 +38,8 @@ test("a cut in mid-message loses nothing and repeats nothing", async ({ page, wi
     span_id: "m1",
     payload: { role: "assistant", content },
   });
+  // Long enough that the button is there to be pressed, and not gone because the pause is over.
+  await expect(page.getByText(/Reconnecting in ([4-9]|\d\d) s/)).toBeVisible({ timeout: 30_000 });
   wire.heal();
   await page.getByRole("button", { name: "Retry now" }).click();
   await expectState(page, "live");

@@ -1,0 +1,171 @@
+//! A log whose pages take as many polls as a seed says, and sometimes fail.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+
+use crate::{
+    bus::Frame,
+    domain::{
+        context::RunContext,
+        cursor::FeedCursor,
+        event::Recorded,
+        history::Histories,
+        id::{RunId, SpanId},
+        principal::OwnerId,
+        run::Status,
+        splice::{LogPosition, ReadPosition},
+    },
+    store::{self, feed},
+    timeline::{
+        follow::Scope,
+        pages::{Page, Source},
+    },
+};
+
+/// Rows of a page, so that short logs have several.
+const PAGE_ROWS: usize = 4;
+
+/// What happens to a page before and after it is read, in polls, and whether it is read at all.
+pub(super) type Chance = (u8, u8, bool);
+
+/// What is committed, and what becomes of its pages.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) runs: Vec<Arc<RunContext>>,
+    events: Mutex<Vec<(LogPosition, Recorded)>>,
+    /// What was emitted of each message.
+    texts: Mutex<HashMap<SpanId, String>>,
+    chances: Mutex<VecDeque<Chance>>,
+}
+
+impl Log {
+    pub(super) fn new(runs: Vec<Arc<RunContext>>, chances: &[Chance]) -> Self {
+        let chances = Mutex::new(chances.iter().copied().collect());
+        Self { runs, events: Mutex::default(), texts: Mutex::default(), chances }
+    }
+
+    pub(super) fn commit(&self, place: LogPosition, event: Recorded) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push((place, event));
+    }
+
+    pub(super) fn add_token(&self, span: &SpanId, token: &str) {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).entry(span.clone()).or_default().push_str(token);
+    }
+
+    /// What was emitted of a message so far.
+    pub(super) fn text(&self, span: &SpanId) -> String {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).get(span).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn events(&self) -> Vec<(LogPosition, Recorded)> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on no page fails.
+    pub(super) fn heal(&self) {
+        let mut chances = self.chances.lock().unwrap_or_else(PoisonError::into_inner);
+        chances.iter_mut().for_each(|(.., fails)| *fails = false);
+    }
+
+    fn chance(&self) -> Chance {
+        let mut chances = self.chances.lock().unwrap_or_else(PoisonError::into_inner);
+        chances.rotate_left(1);
+        chances[0]
+    }
+
+    pub(super) fn run(&self, event: &Recorded) -> Arc<RunContext> {
+        Arc::clone(self.runs.iter().find(|run| run.run_id == event.run_id).unwrap())
+    }
+
+    /// Whether a reader with this scope is to get the run.
+    pub(super) fn is_in(&self, scope: &Scope, run: RunId) -> bool {
+        match scope {
+            Scope::Run(own) => own.run_id == run,
+            Scope::Feed(feed::Scope::Tree(root)) => {
+                self.runs.iter().any(|known| known.run_id == run && known.root_run_id == *root)
+            }
+            Scope::Feed(_) => true,
+        }
+    }
+}
+
+impl Source for Log {
+    fn page<'a>(
+        &'a self,
+        _owner: &'a OwnerId,
+        scope: &'a Scope,
+        track: &'a ReadPosition,
+        _limit: i64,
+        histories: &'a Histories,
+    ) -> BoxFuture<'a, Result<Option<Page>, store::Error>> {
+        async move {
+            let (before, after, fails) = self.chance();
+            polls(before).await;
+            if fails {
+                return Err(store::Error::timeout());
+            }
+            let all = self.events();
+            let is_new = |place: &LogPosition| match track {
+                ReadPosition::Run(seq) => place.seq > *seq,
+                ReadPosition::Feed(cursor) => place.position > cursor.at(place.lane),
+            };
+            let wanted = all.iter().filter(|(place, event)| is_new(place) && self.is_in(scope, event.run_id));
+            let frame = |(place, event): &(LogPosition, Recorded)| {
+                (*place, Arc::new(Frame::new(self.run(event), event, Some(*place), histories.current())))
+            };
+            let events: Vec<_> = wanted.take(PAGE_ROWS).map(frame).collect();
+            let is_complete = events.len() < PAGE_ROWS;
+            let committed = all.last().map_or(0, |(place, _)| place.position);
+            let (tail, floor) = match track {
+                ReadPosition::Run(_) => (None, committed),
+                ReadPosition::Feed(_) if is_complete => (Some(committed), committed),
+                ReadPosition::Feed(_) => (events.last().map(|(place, _)| place.position), 0),
+            };
+            polls(after).await;
+            let cursor = |position| FeedCursor::of(vec![position]);
+            let floor = tail.map_or_else(|| cursor(floor), cursor);
+            Ok(Some(Page::new(events, tail.map(cursor), floor, is_complete)))
+        }
+        .boxed()
+    }
+
+    fn tree<'a>(&'a self, _owner: &'a OwnerId, root: RunId) -> BoxFuture<'a, Result<Vec<(RunId, bool)>, store::Error>> {
+        async move {
+            polls(self.chance().0).await;
+            let mut tree = HashMap::new();
+            for (_, event) in self.events() {
+                if self.is_in(&Scope::Feed(feed::Scope::Tree(root)), event.run_id) {
+                    *tree.entry(event.run_id).or_insert(false) |= is_terminal(&event);
+                }
+            }
+            Ok(tree.into_iter().collect())
+        }
+        .boxed()
+    }
+
+    fn ask<'a>(&'a self, _owner: &'a OwnerId, _run: Option<RunId>) -> BoxFuture<'a, ()> {
+        polls(self.chance().1).boxed()
+    }
+}
+
+/// Waits for so many polls.
+async fn polls(mut left: u8) {
+    std::future::poll_fn(|task| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        task.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn is_terminal(event: &Recorded) -> bool {
+    Status::after(&event.event_type).is_some_and(Status::is_terminal)
+}

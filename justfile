@@ -116,6 +116,7 @@ test-features: postgres web
     for on in demo,s3 agents,s3 agents,demo; do
         echo "features: $on"
         RUST_BACKTRACE=0 tests/in-memory cargo test --no-default-features --features "$on" --lib --test it -- --test-threads 6
+        cargo test --no-run --no-default-features --features "$on" --test chaos --benches
     done
 
 # The fault harness: the scenarios of the log itself, small. The tier that every change passes.
@@ -240,7 +241,7 @@ browser: postgres chromium playwright node-packages web build
     cd sdk/typescript && npm run -s build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test
 
-# The UI's other pages and what they offer, one by one, in the same way.
+# The UI's other pages and what they offer.
 pages *args: postgres chromium playwright web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s pages -- {{ args }}
 

@@ -72,8 +72,8 @@ export const test = base.extend<Fixtures, { made: Server }>({
         );
       });
       await use(complaints);
-      // After another failure they would only hide it.
       if (info.status === info.expectedStatus) expect(complaints).toEqual([]);
+      else await info.attach("complaints", { body: complaints.join("\n") });
     },
     { auto: true },
   ],

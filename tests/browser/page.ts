@@ -16,12 +16,15 @@ export async function expectRuns(page: Page, count: number): Promise<void> {
   await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", String(count + 1));
 }
 
-/** The last tab took no more than two seconds or, on a machine that is busy with other things, twice what the others did. */
+/**
+ * The last tab took no more than two seconds or, on a machine that is busy with other things, twice what the others did,
+ * and never more than eight.
+ */
 export function expectPrompt(took_ms: number[], info: TestInfo): void {
   const others = took_ms.slice(0, -1).sort((a, b) => a - b);
   const [last, median] = [took_ms.at(-1)!, others[Math.floor(others.length / 2)]!];
   info.annotations.push({ type: "last tab live after", description: `${last} ms, the others ${median} ms` });
-  expect(last).toBeLessThanOrEqual(Math.max(2_000, 2 * median));
+  expect(last).toBeLessThanOrEqual(Math.min(Math.max(2_000, 2 * median), 8_000));
 }
 
 /** Reads every row of the log by scrolling through it: the seqs in the order they stand, one per row. */

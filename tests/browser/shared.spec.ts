@@ -26,7 +26,7 @@ async function tabs(context: BrowserContext, count: number, open: (page: Page, a
 }
 
 for (const kind of ["a shared worker", "one of the tabs"] as const) {
-  test(`ten tabs have one connection for their streams, by ${kind}, and the tenth shows its page within two seconds`, async ({
+  test(`ten tabs have one connection for their streams, by ${kind}, and the tenth shows its page as soon as the others`, async ({
     context,
     wire,
     producer,

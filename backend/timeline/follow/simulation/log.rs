@@ -15,7 +15,7 @@ use crate::{
         cursor::FeedCursor,
         event::Recorded,
         history::Histories,
-        id::{RunId, SpanId},
+        id::{RunId, Seq, SpanId},
         principal::OwnerId,
         run::Status,
         splice::{LogPosition, ReadPosition},
@@ -27,10 +27,8 @@ use crate::{
     },
 };
 
-/// Rows of a page, so that short logs have several.
-const PAGE_ROWS: usize = 4;
-
-/// What happens to a page before and after it is read, in polls, and whether it is read at all.
+/// How many polls a page waits before and after it is read, and whether it is read at all. It has one row more than the
+/// first of them.
 pub(super) type Chance = (u8, u8, bool);
 
 /// What is committed, and what becomes of its pages.
@@ -78,6 +76,13 @@ impl Log {
         chances[0]
     }
 
+    /// The last event of a run, if it has ended.
+    pub(super) fn end_of(&self, run: RunId) -> Option<Seq> {
+        let events = self.events();
+        let end = events.iter().find(|(_, event)| event.run_id == run && is_terminal(event));
+        end.map(|(place, _)| place.seq)
+    }
+
     pub(super) fn run(&self, event: &Recorded) -> Arc<RunContext> {
         Arc::clone(self.runs.iter().find(|run| run.run_id == event.run_id).unwrap())
     }
@@ -110,39 +115,52 @@ impl Source for Log {
                 return Err(store::Error::timeout());
             }
             let all = self.events();
-            let is_new = |place: &LogPosition| match track {
-                ReadPosition::Run(seq) => place.seq > *seq,
-                ReadPosition::Feed(cursor) => place.position > cursor.at(place.lane),
+            let rows = usize::from(before) + 1;
+            let (events, tail, floor, is_complete) = match track {
+                ReadPosition::Run(after) => {
+                    let wanted =
+                        all.iter().filter(|(place, event)| self.is_in(scope, event.run_id) && place.seq > *after);
+                    let events: Vec<_> = wanted.take(rows).collect();
+                    let is_complete = events.len() < rows;
+                    (events, None, cursor_of(all.iter().filter(|(place, _)| place.lane == 0)), is_complete)
+                }
+                // A part of the log, with what of it belongs to the reader: nothing, now and then.
+                ReadPosition::Feed(after) => {
+                    let mut new = all.iter().filter(|(place, _)| place.position > after.at(place.lane));
+                    let part: Vec<_> = new.by_ref().take(rows).collect();
+                    let mut tail = after.clone();
+                    for (place, _) in &part {
+                        tail.advance(place.lane, place.position);
+                    }
+                    let is_complete = new.next().is_none();
+                    let events = part.into_iter().filter(|(_, event)| self.is_in(scope, event.run_id)).collect();
+                    (events, Some(tail.clone()), tail, is_complete)
+                }
             };
-            let wanted = all.iter().filter(|(place, event)| is_new(place) && self.is_in(scope, event.run_id));
             let frame = |(place, event): &(LogPosition, Recorded)| {
                 (*place, Arc::new(Frame::new(self.run(event), event, Some(*place), histories.current())))
             };
-            let events: Vec<_> = wanted.take(PAGE_ROWS).map(frame).collect();
-            let is_complete = events.len() < PAGE_ROWS;
-            let committed = all.last().map_or(0, |(place, _)| place.position);
-            let (tail, floor) = match track {
-                ReadPosition::Run(_) => (None, committed),
-                ReadPosition::Feed(_) if is_complete => (Some(committed), committed),
-                ReadPosition::Feed(_) => (events.last().map(|(place, _)| place.position), 0),
-            };
+            let events = events.into_iter().map(frame).collect();
             polls(after).await;
-            let cursor = |position| FeedCursor::of(vec![position]);
-            let floor = tail.map_or_else(|| cursor(floor), cursor);
-            Ok(Some(Page::new(events, tail.map(cursor), floor, is_complete)))
+            Ok(Some(Page::new(events, tail, floor, is_complete)))
         }
         .boxed()
     }
 
     fn tree<'a>(&'a self, _owner: &'a OwnerId, root: RunId) -> BoxFuture<'a, Result<Vec<(RunId, bool)>, store::Error>> {
         async move {
-            polls(self.chance().0).await;
+            let (before, after, fails) = self.chance();
+            polls(before).await;
+            if fails {
+                return Err(store::Error::timeout());
+            }
             let mut tree = HashMap::new();
             for (_, event) in self.events() {
                 if self.is_in(&Scope::Feed(feed::Scope::Tree(root)), event.run_id) {
                     *tree.entry(event.run_id).or_insert(false) |= is_terminal(&event);
                 }
             }
+            polls(after).await;
             Ok(tree.into_iter().collect())
         }
         .boxed()
@@ -151,6 +169,12 @@ impl Source for Log {
     fn ask<'a>(&'a self, _owner: &'a OwnerId, _run: Option<RunId>) -> BoxFuture<'a, ()> {
         polls(self.chance().1).boxed()
     }
+}
+
+fn cursor_of<'a>(events: impl Iterator<Item = &'a (LogPosition, Recorded)>) -> FeedCursor {
+    let mut cursor = FeedCursor::start();
+    events.for_each(|(place, _)| cursor.advance(place.lane, place.position));
+    cursor
 }
 
 /// Waits for so many polls.
@@ -166,6 +190,6 @@ async fn polls(mut left: u8) {
     .await;
 }
 
-fn is_terminal(event: &Recorded) -> bool {
+pub(super) fn is_terminal(event: &Recorded) -> bool {
     Status::after(&event.event_type).is_some_and(Status::is_terminal)
 }

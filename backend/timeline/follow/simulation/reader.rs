@@ -7,15 +7,17 @@ use std::{
     task::Poll,
 };
 
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::log::Log;
+use super::{LANES, log::Log};
 use crate::{
     bus::{Frame, Topic},
     domain::{
         cursor::FeedCursor,
         id::{RunId, Seq, SpanId},
-        splice::{ReadPosition, Splice},
+        run::Status,
+        splice::{LogPosition, ReadPosition, Splice},
     },
     quota::Quota,
     store::feed,
@@ -27,14 +29,8 @@ use crate::{
     },
 };
 
-type Work = dyn Future<Output = (Box<Follower>, Option<Vec<StreamItem>>)>;
-
-/// A connection, between two calls or in the middle of one.
-enum Reading {
-    Idle(Box<Follower>),
-    Busy(Pin<Box<Work>>),
-    Over,
-}
+/// A call of [`Follower::next`] that has not returned yet.
+type Call = Pin<Box<dyn Future<Output = Option<Vec<StreamItem>>>>>;
 
 /// How often what a reader is to survive happened.
 #[derive(Debug, Default)]
@@ -50,84 +46,78 @@ pub(super) struct Reader {
     log: Arc<Log>,
     gate: Gate,
     scope: Scope,
-    reading: Reading,
+    /// None when the stream is over.
+    follower: Option<Arc<Mutex<Follower>>>,
+    call: Option<Call>,
     /// What it has, over all its connections.
     seen: HashMap<RunId, Seq>,
-    cursor: i64,
+    cursor: FeedCursor,
+    ended: HashSet<RunId>,
     completed: HashSet<SpanId>,
     /// What this connection has.
     texts: HashMap<SpanId, String>,
     is_caught_up: bool,
-    is_over: bool,
+    has_end: bool,
+    /// Whether events were skipped: texts may begin anew.
+    has_skips: bool,
     pub(super) tally: Tally,
 }
 
 impl Reader {
     pub(super) fn new(log: Arc<Log>, gate: Gate, scope: Scope) -> Self {
-        let mut reader = Self {
+        let cursor = FeedCursor::of(vec![0; LANES]);
+        let follower = Arc::new(Mutex::new(follower(&log, &gate, &scope, track(&scope, &HashMap::new(), &cursor))));
+        Self {
             log,
             gate,
             scope,
-            reading: Reading::Over,
+            follower: Some(follower),
+            call: None,
             seen: HashMap::new(),
-            cursor: 0,
+            cursor,
+            ended: HashSet::new(),
             completed: HashSet::new(),
             texts: HashMap::new(),
             is_caught_up: false,
-            is_over: false,
+            has_end: false,
+            has_skips: false,
             tally: Tally::default(),
-        };
-        reader.connect();
-        reader
-    }
-
-    /// Drops the connection, whatever it was doing, and begins another after the last event that arrived.
-    pub(super) fn cut(&mut self) {
-        if !self.is_over {
-            self.tally.cuts += 1;
-            self.connect();
         }
     }
 
-    fn connect(&mut self) {
-        let owner = self.log.runs[0].owner_id.clone();
-        let (topic, track) = match &self.scope {
-            Scope::Run(run) => {
-                let seen = self.seen.get(&run.run_id).copied().unwrap_or(Seq::ZERO);
-                (Topic::Run(run.run_id), ReadPosition::Run(seen))
-            }
-            Scope::Feed(_) => (Topic::Everything, ReadPosition::Feed(FeedCursor::of(vec![self.cursor]))),
-        };
-        let places = Quota::new(4, 4);
-        let follower = Follower {
-            source: Arc::clone(&self.log) as Arc<dyn Source>,
-            gate: self.gate.clone(),
-            places: (places.clone(), places),
-            draining: CancellationToken::new(),
-            subscription: self.gate.bus().subscribe(owner.clone(), topic),
-            owner,
-            scope: self.scope.clone(),
-            options: StreamOptions { tokens: true, ..StreamOptions::default() },
-            splice: Splice::new(track),
-            todo: Phase::Query,
-            histories: self.gate.histories(),
-            floor: FeedCursor::start(),
-            rows: FIRST_PAGE_ROWS,
-            members: HashSet::new(),
-            live: HashSet::new(),
-            ended: None,
-            ready: Vec::new(),
-            held: Holding::default(),
-            has_asked: false,
-        };
-        (self.texts, self.is_caught_up) = (HashMap::new(), false);
-        self.reading = Reading::Idle(Box::new(follower));
+    /// Drops a call in whatever it is doing; the next one goes on.
+    pub(super) fn drop_call(&mut self) {
+        self.call = None;
+    }
+
+    pub(super) fn note_skip(&mut self) {
+        self.has_skips = true;
+    }
+
+    /// Drops the connection, whatever it was doing, and begins another after the last event that arrived.
+    pub(super) fn reconnect(&mut self) {
+        if self.follower.is_none() {
+            return;
+        }
+        self.tally.cuts += 1;
+        (self.call, self.texts, self.is_caught_up) = (None, HashMap::new(), false);
+        let mut next = follower(&self.log, &self.gate, &self.scope, track(&self.scope, &self.seen, &self.cursor));
+        // What `Timeline::resume_run` and `resume_tree` know of the end.
+        let root = self.log.runs[0].run_id;
+        let is_tree = matches!(self.scope, Scope::Feed(feed::Scope::Tree(_)));
+        let is_run = matches!(self.scope, Scope::Run(_));
+        if let Some(seq) = self.log.end_of(root).filter(|_| is_tree || is_run && self.ended.contains(&root)) {
+            next.root_ended(Status::Completed, seq);
+        }
+        self.follower = Some(Arc::new(Mutex::new(next)));
     }
 
     /// Whether it has got all it will ever get, once everything has ended.
     pub(super) fn is_done(&self) -> bool {
         let is_endless = matches!(self.scope, Scope::Feed(feed::Scope::Everything));
-        self.is_over || is_endless && self.log.events().last().is_some_and(|(place, _)| place.position == self.cursor)
+        let has_last = |place: &LogPosition| self.cursor.at(place.lane) >= place.position;
+        self.follower.is_none()
+            || is_endless && self.is_caught_up && self.log.events().iter().all(|(place, _)| has_last(place))
     }
 
     /// Everything of its runs that was committed has arrived.
@@ -140,29 +130,26 @@ impl Reader {
 
     /// Polls the connection once, and takes what it has.
     pub(super) async fn read(&mut self) {
-        let mut work = match std::mem::replace(&mut self.reading, Reading::Over) {
-            Reading::Idle(mut follower) => Box::pin(async move {
-                let items = follower.next().await;
-                (follower, items)
-            }),
-            Reading::Busy(work) => work,
-            Reading::Over => return,
+        let Some(follower) = self.follower.clone() else { return };
+        let reading = Arc::clone(&follower);
+        let call = self.call.get_or_insert_with(|| Box::pin(async move { reading.lock().await.next().await }));
+        let Poll::Ready(items) = futures::poll!(call) else { return };
+        self.call = None;
+        let Some(items) = items else {
+            assert!(self.has_end, "a stream says that it ends");
+            self.follower = None;
+            return;
         };
-        match futures::poll!(&mut work) {
-            Poll::Pending => self.reading = Reading::Busy(work),
-            Poll::Ready((_, None)) => self.is_over = true,
-            Poll::Ready((follower, Some(items))) => {
-                assert!(!items.is_empty(), "no items are no news");
-                self.tally.returns += usize::from(self.is_caught_up && follower.todo == Phase::Query);
-                self.reading = Reading::Idle(follower);
-                for item in items {
-                    self.get(item);
-                }
-            }
+        assert!(!items.is_empty(), "no items are no news");
+        let is_back = self.is_caught_up && follower.lock().await.todo == Phase::Query;
+        self.tally.returns += usize::from(is_back);
+        for item in items {
+            self.get(item);
         }
     }
 
     fn get(&mut self, item: StreamItem) {
+        assert!(!self.has_end, "nothing follows the end: {item:?}");
         match item {
             StreamItem::Frame(frame) if frame.place.is_some() => self.get_event(&frame),
             StreamItem::Frame(frame) => self.get_token(&frame),
@@ -170,7 +157,7 @@ impl Reader {
                 let so_far: String = text.pieces().collect();
                 assert_eq!(so_far.chars().count(), text.chars);
                 self.tally.snapshots += 1;
-                self.see(text.span_id, so_far);
+                self.see(text.context.run_id, text.span_id, so_far);
             }
             StreamItem::CaughtUp { last_seq, .. } => {
                 assert!(!std::mem::replace(&mut self.is_caught_up, true), "it is said once");
@@ -178,9 +165,11 @@ impl Reader {
                     assert_eq!(self.seen[&run.run_id], last_seq);
                 }
             }
-            StreamItem::End { last_seq, .. } => {
-                assert_eq!(self.seen[&self.log.runs[0].run_id], last_seq);
+            StreamItem::End { status, last_seq } => {
+                assert!(self.is_caught_up, "the end comes after everything else");
+                assert_eq!((self.seen[&self.log.runs[0].run_id], Status::Completed), (last_seq, status));
                 self.has_all();
+                self.has_end = true;
             }
             other => panic!("nothing caused {other:?}"),
         }
@@ -191,8 +180,11 @@ impl Reader {
         assert!(self.log.is_in(&self.scope, run), "only what was asked for");
         let before = self.seen.insert(run, place.seq).unwrap_or(Seq::ZERO);
         assert_eq!(place.seq, before.next(), "each event once, and in order");
-        assert!(place.position > self.cursor, "and in the order of the log");
-        self.cursor = place.position;
+        assert!(place.position > self.cursor.at(place.lane), "and in the order of the log");
+        self.cursor.advance(place.lane, place.position);
+        if frame.terminal.is_some() {
+            self.ended.insert(run);
+        }
         if frame.event_type.as_str() == "message.completed" {
             let span = frame.span_id.clone().unwrap();
             if let Some(seen) = self.texts.remove(&span) {
@@ -203,21 +195,56 @@ impl Reader {
     }
 
     fn get_token(&mut self, frame: &Frame) {
-        assert!(self.is_caught_up, "tokens are of what is live");
         let payload: serde_json::Value = serde_json::from_str(frame.payload().as_str()).unwrap();
         let (span, offset) = (frame.span_id.clone().unwrap(), payload["offset"].as_u64().unwrap());
-        let mut text = if offset == 0 { String::new() } else { self.texts[&span].clone() };
+        let mut text = self.texts.remove(&span).filter(|_| offset > 0 || !self.has_skips).unwrap_or_default();
         assert_eq!(text.chars().count() as u64, offset, "no token is missing, and none comes twice");
         text.push_str(&text_of(frame));
         self.tally.tokens += 1;
-        self.see(span, text);
+        self.see(frame.context.run_id, span, text);
     }
 
     /// A text so far is of a message that is open, and a part of it: where events were skipped it begins anew.
-    fn see(&mut self, span: SpanId, text: String) {
-        assert!(!self.completed.contains(&span), "{span} is over and is shown as open");
+    fn see(&mut self, run: RunId, span: SpanId, text: String) {
+        assert!(self.is_caught_up && self.log.is_in(&self.scope, run), "texts are of what is live");
+        assert!(!self.completed.contains(&span) && !self.ended.contains(&run), "{span} is over and is shown as open");
         assert!(self.log.text(&span).contains(&text), "{span} is shown as {text:?}");
         self.texts.insert(span, text);
+    }
+}
+
+fn track(scope: &Scope, seen: &HashMap<RunId, Seq>, cursor: &FeedCursor) -> ReadPosition {
+    match scope {
+        Scope::Run(run) => ReadPosition::Run(seen.get(&run.run_id).copied().unwrap_or(Seq::ZERO)),
+        Scope::Feed(_) => ReadPosition::Feed(cursor.clone()),
+    }
+}
+
+/// A follower as the timeline makes it.
+fn follower(log: &Arc<Log>, gate: &Gate, scope: &Scope, track: ReadPosition) -> Follower {
+    let owner = log.runs[0].owner_id.clone();
+    let topic = if let Scope::Run(run) = scope { Topic::Run(run.run_id) } else { Topic::Everything };
+    let places = Quota::new(4, 4);
+    Follower {
+        source: Arc::clone(log) as Arc<dyn Source>,
+        gate: gate.clone(),
+        places: (places.clone(), places),
+        draining: CancellationToken::new(),
+        subscription: gate.bus().subscribe(owner.clone(), topic),
+        owner,
+        scope: scope.clone(),
+        options: StreamOptions { tokens: true, ..StreamOptions::default() },
+        splice: Splice::new(track),
+        todo: Phase::Query,
+        histories: gate.histories(),
+        floor: FeedCursor::start(),
+        rows: FIRST_PAGE_ROWS,
+        members: HashSet::new(),
+        live: HashSet::new(),
+        ended: None,
+        ready: Vec::new(),
+        held: Holding::default(),
+        has_asked: false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use chrono::DateTime;
 use serde_json::{Value, json};
 
-use super::{RUNS, log::Log};
+use super::{LANES, RUNS, log::Log};
 use crate::{
     domain::{
         event::{NewEvent, Recorded},
@@ -28,8 +28,8 @@ enum Waiting {
 pub(super) struct Writer {
     log: Arc<Log>,
     gate: Gate,
-    waiting: VecDeque<Waiting>,
-    position: i64,
+    waiting: VecDeque<(u8, Waiting)>,
+    positions: [i64; LANES],
     seqs: [i64; RUNS],
     ended: HashSet<usize>,
     /// The open message of a run.
@@ -44,7 +44,7 @@ impl Writer {
             log,
             gate,
             waiting: VecDeque::new(),
-            position: 0,
+            positions: [0; LANES],
             seqs: [0; RUNS],
             ended: HashSet::new(),
             open: HashMap::new(),
@@ -65,7 +65,7 @@ impl Writer {
 
     pub(super) fn token(&mut self, run: usize) {
         self.begin(run);
-        if self.ended.contains(&run) {
+        if !self.is_open(run) {
             return;
         }
         let messages = &mut self.messages;
@@ -77,7 +77,7 @@ impl Writer {
         self.log.add_token(span, &token);
         let event = NewEvent::new("message.delta", Json::of(&json!({ "text": token }))).span(span.clone());
         let event = Recorded::stamp(&self.log.runs[run], event, None, DateTime::UNIX_EPOCH);
-        self.waiting.push_back(Waiting::Token(event, span.clone(), token));
+        self.waiting.push_back((lane_of(run), Waiting::Token(event, span.clone(), token)));
     }
 
     pub(super) fn complete(&mut self, run: usize) {
@@ -86,57 +86,80 @@ impl Writer {
         }
     }
 
+    /// Ends a run, every other time with a message that is still open.
     pub(super) fn end(&mut self, run: usize) {
-        if self.seqs[run] > 0 {
+        if self.messages.is_multiple_of(2) {
             self.complete(run);
-            self.commit(run, "run.completed", &json!({}), None);
-            self.ended.insert(run);
         }
+        self.commit(run, "run.completed", &json!({}), None);
+        self.open.remove(&run);
+        self.ended.insert(run);
     }
 
     pub(super) async fn publish(&mut self, count: u8) {
-        let (taken, up_to) = self.take(count);
-        let of_run = |waiting| match waiting {
-            Waiting::Durable(place, event) => (self.log.run(&event), Publication::Durable(place, event)),
-            Waiting::Token(event, span, text) => (self.log.run(&event), Publication::Delta(event, span, text)),
-        };
-        let turn = self.gate.turn(0).await;
-        self.gate.publish(&turn, 0, up_to, taken.into_iter().map(of_run));
+        for (lane, taken, up_to) in self.take(count) {
+            let of_run = |waiting| match waiting {
+                Waiting::Durable(place, event) => (self.log.run(&event), Publication::Durable(place, event)),
+                Waiting::Token(event, span, text) => (self.log.run(&event), Publication::Delta(event, span, text)),
+            };
+            let turn = self.gate.turn(lane).await;
+            self.gate.publish(&turn, lane, up_to, taken.into_iter().map(of_run));
+        }
     }
 
     pub(super) async fn skip(&mut self, count: u8) {
-        let (_, up_to) = self.take(count);
-        let turn = self.gate.turn(0).await;
-        self.gate.skip(&turn, 0, up_to);
+        for (lane, _, up_to) in self.take(count) {
+            let turn = self.gate.turn(lane).await;
+            self.gate.skip(&turn, lane, up_to);
+        }
     }
 
+    fn is_open(&self, run: usize) -> bool {
+        self.seqs[run] > 0 && !self.ended.contains(&run)
+    }
+
+    /// A child begins as long as its parent has not ended.
     fn begin(&mut self, run: usize) {
-        if self.seqs[run] == 0 {
-            self.commit(run, "run.created", &json!({}), None);
+        if self.seqs[run] == 0 && !(run == 1 && self.ended.contains(&0)) && !self.ended.contains(&run) {
+            self.add(run, "run.created", &json!({}), None);
         }
     }
 
     fn commit(&mut self, run: usize, event_type: &str, payload: &Value, span_id: Option<SpanId>) {
-        if self.ended.contains(&run) {
-            return;
+        if self.is_open(run) {
+            self.add(run, event_type, payload, span_id);
         }
-        (self.position, self.seqs[run]) = (self.position + 1, self.seqs[run] + 1);
-        let seq = Seq::new(self.seqs[run]).unwrap();
-        let event = NewEvent { span_id, ..NewEvent::new(event_type, Json::of(payload)) };
-        let event = Recorded::stamp(&self.log.runs[run], event, Some(seq), DateTime::UNIX_EPOCH);
-        let place = LogPosition { seq, lane: 0, position: self.position };
-        self.log.commit(place, event.clone());
-        self.waiting.push_back(Waiting::Durable(place, event));
     }
 
-    /// The next that wait, and how far they bring the lane.
-    fn take(&mut self, count: u8) -> (Vec<Waiting>, i64) {
-        let count = usize::from(count).min(self.waiting.len());
-        let taken: Vec<_> = self.waiting.drain(..count).collect();
-        let last = taken.iter().rev().find_map(|waiting| match waiting {
-            Waiting::Durable(place, _) => Some(place.position),
-            Waiting::Token(..) => None,
-        });
-        (taken, last.unwrap_or_else(|| self.gate.published(0)))
+    fn add(&mut self, run: usize, event_type: &str, payload: &Value, span_id: Option<SpanId>) {
+        let lane = lane_of(run);
+        let position = &mut self.positions[usize::from(lane)];
+        (*position, self.seqs[run]) = (*position + 1, self.seqs[run] + 1);
+        let place = LogPosition { seq: Seq::new(self.seqs[run]).unwrap(), lane, position: *position };
+        let event = NewEvent { span_id, ..NewEvent::new(event_type, Json::of(payload)) };
+        let event = Recorded::stamp(&self.log.runs[run], event, Some(place.seq), DateTime::UNIX_EPOCH);
+        self.log.commit(place, event.clone());
+        self.waiting.push_back((lane, Waiting::Durable(place, event)));
     }
+
+    /// The next that wait, by lane, and how far they bring it.
+    fn take(&mut self, count: u8) -> Vec<(u8, Vec<Waiting>, i64)> {
+        let count = usize::from(count).min(self.waiting.len());
+        let mut lanes: Vec<_> =
+            (0..).zip(0..LANES).map(|(lane, _)| (lane, Vec::new(), self.gate.published(lane))).collect();
+        for (lane, waiting) in self.waiting.drain(..count) {
+            let (_, taken, up_to) = &mut lanes[usize::from(lane)];
+            if let Waiting::Durable(place, _) = &waiting {
+                *up_to = place.position;
+            }
+            taken.push(waiting);
+        }
+        lanes.retain(|(_, taken, _)| !taken.is_empty());
+        lanes
+    }
+}
+
+/// The run that stands apart is in a lane of its own.
+fn lane_of(run: usize) -> u8 {
+    u8::from(run == 2)
 }

@@ -54,14 +54,20 @@ enum Phase {
     Closed,
 }
 
-/// One reader.
+/// What followers share.
 #[derive(Debug)]
-pub struct Follower {
+struct Parts {
     source: Arc<dyn Source>,
     gate: Gate,
     /// Places for a page of the log in memory, and for live frames that are more than a few small ones.
     places: (Quota, Quota),
     draining: CancellationToken,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub struct Follower {
+    parts: Parts,
     owner: OwnerId,
     scope: Scope,
     options: StreamOptions,
@@ -94,8 +100,7 @@ impl Timeline {
         histories: Arc<Histories>,
         options: StreamOptions,
     ) -> Follower {
-        let (owner, topic) = (context.owner_id.clone(), Topic::Run(context.run_id));
-        self.follower(owner, Scope::Run(context), (topic, ReadPosition::Run(after)), histories, options)
+        self.follower(context.owner_id.clone(), Scope::Run(context), ReadPosition::Run(after), histories, options)
     }
 
     /// Follows many runs of an owner after a cursor that was admitted under these histories.
@@ -112,13 +117,7 @@ impl Timeline {
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
         let gap = behind.then(|| StreamItem::Gap { requested_after: after.to_string(), first_seq: None });
-        let follower = self.follower(
-            owner,
-            Scope::Feed(scope),
-            (Topic::Everything, ReadPosition::Feed(after)),
-            histories,
-            options,
-        );
+        let follower = self.follower(owner, Scope::Feed(scope), ReadPosition::Feed(after), histories, options);
         Follower { ready: gap.into_iter().collect(), ..follower }
     }
 
@@ -126,17 +125,34 @@ impl Timeline {
         &self,
         owner: OwnerId,
         scope: Scope,
-        (topic, track): (Topic, ReadPosition),
+        track: ReadPosition,
         histories: Arc<Histories>,
         options: StreamOptions,
     ) -> Follower {
         let shared = &self.shared;
-        Follower {
+        let parts = Parts {
             source: Arc::new(self.clone()),
             gate: shared.gate.clone(),
             places: (shared.replays.clone(), shared.large_frames.clone()),
             draining: shared.draining.clone(),
-            subscription: self.bus().subscribe(owner.clone(), topic),
+        };
+        Follower::new(parts, owner, scope, track, histories, options)
+    }
+}
+
+impl Follower {
+    fn new(
+        parts: Parts,
+        owner: OwnerId,
+        scope: Scope,
+        track: ReadPosition,
+        histories: Arc<Histories>,
+        options: StreamOptions,
+    ) -> Self {
+        let topic = if let Scope::Run(context) = &scope { Topic::Run(context.run_id) } else { Topic::Everything };
+        Self {
+            subscription: parts.gate.bus().subscribe(owner.clone(), topic),
+            parts,
             owner,
             scope,
             options,
@@ -153,9 +169,7 @@ impl Timeline {
             has_asked: false,
         }
     }
-}
 
-impl Follower {
     /// The reader's position.
     pub fn position(&self) -> &ReadPosition {
         self.splice.track()
@@ -163,7 +177,7 @@ impl Follower {
 
     /// The next items, never an empty list; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
-        let draining = self.draining.clone();
+        let draining = self.parts.draining.clone();
         loop {
             if !self.ready.is_empty() {
                 return Some(std::mem::take(&mut self.ready));
@@ -192,16 +206,16 @@ impl Follower {
     }
 
     async fn query(&mut self) -> Vec<StreamItem> {
-        self.held.page(&self.places.0, &self.owner).await;
+        self.held.page(&self.parts.places.0, &self.owner).await;
         // The tree is read before the page: a run that ends in between counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
-            match self.source.tree(&self.owner, root).await {
+            match self.parts.source.tree(&self.owner, root).await {
                 Ok(tree) => self.learn_tree(&tree),
                 Err(error) => return self.pause(&error).await,
             }
         }
         let (track, histories) = (self.splice.track(), &self.histories);
-        let page = match self.source.page(&self.owner, &self.scope, track, self.rows, histories).await {
+        let page = match self.parts.source.page(&self.owner, &self.scope, track, self.rows, histories).await {
             Ok(Some(page)) => page,
             Ok(None) => {
                 // The run was deleted while it was read.
@@ -239,19 +253,19 @@ impl Follower {
 
     /// Empties the queue, then goes live at a moment when no event can be missed.
     async fn go_live(&mut self) -> Vec<StreamItem> {
-        self.held.page(&self.places.0, &self.owner).await;
+        self.held.page(&self.parts.places.0, &self.owner).await;
         if self.options.tokens && !self.has_asked && self.ended.is_none() {
             let run = if let Scope::Run(context) = &self.scope { Some(context.run_id) } else { None };
-            self.source.ask(&self.owner, run).await;
+            self.parts.source.ask(&self.owner, run).await;
             self.has_asked = true;
         }
-        let mut progress = self.gate.progress();
+        let mut progress = self.parts.gate.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Phase::GoLive {
             return signals;
         }
         let wanted = |context: &RunContext| self.options.tokens && self.wants(context) && self.shows(context);
-        let Some(texts) = self.gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
+        let Some(texts) = self.parts.gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
             // Committed, not yet published: a matter of moments, unless another process's wake-up was lost.
             tokio::select! {
                 _ = progress.changed() => {}
@@ -278,7 +292,7 @@ impl Follower {
     fn drain(&mut self) -> Vec<StreamItem> {
         let (mut signals, todo) = (Vec::new(), self.todo);
         for _ in 0..DRAINED_MAX {
-            if self.todo != todo || !self.held.has_room(&self.places.1, &self.owner) {
+            if self.todo != todo || !self.held.has_room(&self.parts.places.1, &self.owner) {
                 break;
             }
             let Some(heard) = self.subscription.try_next() else { break };
@@ -297,7 +311,7 @@ impl Follower {
                 if !self.wants(&frame.context) {
                     return Vec::new();
                 }
-                let places = &self.places.1;
+                let places = &self.parts.places.1;
                 match frame.place {
                     // Then the reader gets it from the log, once it may hold a page.
                     _ if self.is_sent(&frame) && !self.held.frame(frame.block().len(), places, &self.owner) => {

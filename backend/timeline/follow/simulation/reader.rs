@@ -12,18 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{LANES, log::Log};
 use crate::{
-    bus::{Frame, Topic},
+    bus::Frame,
     domain::{
         cursor::FeedCursor,
         id::{RunId, Seq, SpanId},
         run::Status,
-        splice::{LogPosition, ReadPosition, Splice},
+        splice::{LogPosition, ReadPosition},
     },
     quota::Quota,
     store::feed,
     timeline::{
-        follow::{FIRST_PAGE_ROWS, Follower, Phase, Scope, StreamItem, StreamOptions},
-        holding::Holding,
+        follow::{Follower, Parts, Phase, Scope, StreamItem, StreamOptions},
         pages::Source,
         publish::Gate,
     },
@@ -222,30 +221,15 @@ fn track(scope: &Scope, seen: &HashMap<RunId, Seq>, cursor: &FeedCursor) -> Read
 
 /// A follower as the timeline makes it.
 fn follower(log: &Arc<Log>, gate: &Gate, scope: &Scope, track: ReadPosition) -> Follower {
-    let owner = log.runs[0].owner_id.clone();
-    let topic = if let Scope::Run(run) = scope { Topic::Run(run.run_id) } else { Topic::Everything };
     let places = Quota::new(4, 4);
-    Follower {
+    let parts = Parts {
         source: Arc::clone(log) as Arc<dyn Source>,
         gate: gate.clone(),
         places: (places.clone(), places),
         draining: CancellationToken::new(),
-        subscription: gate.bus().subscribe(owner.clone(), topic),
-        owner,
-        scope: scope.clone(),
-        options: StreamOptions { tokens: true, ..StreamOptions::default() },
-        splice: Splice::new(track),
-        todo: Phase::Query,
-        histories: gate.histories(),
-        floor: FeedCursor::start(),
-        rows: FIRST_PAGE_ROWS,
-        members: HashSet::new(),
-        live: HashSet::new(),
-        ended: None,
-        ready: Vec::new(),
-        held: Holding::default(),
-        has_asked: false,
-    }
+    };
+    let options = StreamOptions { tokens: true, ..StreamOptions::default() };
+    Follower::new(parts, log.runs[0].owner_id.clone(), scope.clone(), track, gate.histories(), options)
 }
 
 fn text_of(frame: &Frame) -> String {

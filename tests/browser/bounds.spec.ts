@@ -36,7 +36,6 @@ test("a list of a thousand runs is drawn as far as it is seen, is walked with th
   server,
   producer,
 }) => {
-  test.setTimeout(120_000);
   const runs = 1_000;
   for (let n = 1; n <= runs; n += 50)
     await Promise.all(upTo(50).map((at) => producer.createRun({ title: `Run ${n + at - 1}`, agent: "reporter" })));

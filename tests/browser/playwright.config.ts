@@ -9,14 +9,15 @@ export default defineConfig({
   workers: 1,
   retries: 0,
   forbidOnly: true,
-  timeout: 60_000,
-  expect: { timeout: 15_000 },
+  // These end what hangs; how soon something must be there is said by the test that asks for it.
+  timeout: 120_000,
+  expect: { timeout: 30_000 },
   reporter: [["list"]],
   outputDir: "test-results",
   use: {
     // Less than a test has, so that what hangs is named.
-    actionTimeout: 20_000,
-    navigationTimeout: 20_000,
+    actionTimeout: 40_000,
+    navigationTimeout: 40_000,
     browserName: "chromium",
     viewport: { width: 1280, height: 800 },
     timezoneId: "UTC",

@@ -119,8 +119,10 @@ def test_a_message_is_read_as_it_is_written_and_stored_whole(client: Client) -> 
     text = ""
     for event in seen[:-1]:
         assert event.type in ("message.delta", "message.snapshot")
-        assert event.payload["offset"] == (len(text) if event.type == "message.delta" else 0)
-        text = text + event.text if event.type == "message.delta" else event.text
+        before = text if event.type == "message.delta" else ""
+        text = before + event.text
+        # A delta says where it begins, a snapshot where it ends.
+        assert event.payload["offset"] == len(before if event.type == "message.delta" else text)
     assert (text, seen[-2].type) == ("Hello, wörld", "message.delta")
     whole = seen[-1]
     assert (whole.text, whole.payload["role"], whole.payload["usage"]) == (

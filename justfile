@@ -110,7 +110,7 @@ test-postgres major:
     RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration sdk chaos-quick
 
 # Builds without one of cargo's features (docs/install.md): each compiles and passes its tests.
-test-features: postgres web
+test-features: postgres tools peers web
     #!/usr/bin/env bash
     set -euo pipefail
     # The compiler lints what it builds, as in `test`.
@@ -312,13 +312,13 @@ postgres:
         packaging/postgres 18 .tools/postgres || { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
             apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }; fi
 
-# nginx, for the tests of what proxies do; jq, for the commands of the docs; openssl, for certificates.
+# nginx and PgBouncer, for the tests of what proxies do; NATS, for those of tokens between servers; jq, for the commands of the docs; openssl, for certificates.
 [private]
 tools:
-    @if ! { { command -v nginx || [ -x /usr/sbin/nginx ]; } && command -v jq && command -v openssl; } >/dev/null 2>&1; then \
+    @if ! { { command -v nginx || [ -x /usr/sbin/nginx ]; } && { command -v pgbouncer || [ -x /usr/sbin/pgbouncer ]; } && command -v nats-server && command -v jq && command -v openssl; } >/dev/null 2>&1; then \
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-            echo "installing nginx, jq, openssl" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx jq openssl >/dev/null; \
-        else echo "nginx, jq or openssl is missing: apt-get install nginx jq openssl (or brew install them)" >&2; exit 1; fi; fi
+            echo "installing nginx, pgbouncer, nats-server, jq, openssl" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx pgbouncer nats-server jq openssl >/dev/null; \
+        else echo "nginx, pgbouncer, nats-server, jq or openssl is missing: apt-get install nginx pgbouncer nats-server jq openssl (or brew install them)" >&2; exit 1; fi; fi
 
 # What the fault harness breaks things with. Without it (or without root) it says what it cannot run.
 [private]

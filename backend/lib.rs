@@ -37,6 +37,7 @@ pub mod engine;
 pub mod faces;
 pub mod http;
 pub mod indexer;
+pub mod nats;
 pub mod paced;
 pub mod pricing;
 pub mod rate;

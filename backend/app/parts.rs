@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -26,6 +27,7 @@ use crate::{
     },
     http::{self, ConfiguredAgent, Server},
     indexer::Indexer,
+    nats::Nats,
     pricing::Pricing,
     retention::Retention,
     runners::Runners,
@@ -35,7 +37,10 @@ use crate::{
     supervise::Supervisor,
     telemetry,
     threads::Threads,
-    timeline::{self, Timeline},
+    timeline::{
+        self, Timeline,
+        live::{Live, LiveKey},
+    },
 };
 
 /// The name under which this process itself executes runs, as people see it. No runner can have this name.
@@ -75,7 +80,7 @@ pub(super) async fn build(
     let (store, prices) = (&plan.store, Arc::new(Prices::with(plan.file.sections.prices.clone())));
     let appenders = appenders.pricing(Arc::clone(&prices));
     let artifacts = plan.artifacts().await?;
-    let timeline = plan.timeline(appenders, &artifacts, &draining, database.endpoint.is_some()).await?;
+    let timeline = plan.timeline(appenders, &artifacts, &pepper, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.retention.thread_ttl.map(|ttl| ttl.0));
@@ -229,17 +234,27 @@ impl Plan<'_> {
         &self,
         appenders: Appenders,
         artifacts: &Artifacts,
+        pepper: &[u8],
         draining: &CancellationToken,
         embedded: bool,
     ) -> anyhow::Result<Timeline> {
         let volume = if embedded { Some(self.args.data.data_dir()?) } else { None };
         let Self { args, store, clock, ids, supervisor, .. } = self;
+        let live: Option<(Arc<dyn Live>, LiveKey)> = match args.live()? {
+            Some(url) => {
+                let subject = format!("runreel.live.{}", store.artifacts().home().await?.simple());
+                let nats = Nats::connect(&url, subject).await.context("--live is not the URL of a NATS server")?;
+                Some((Arc::new(nats), LiveKey::of(pepper)))
+            }
+            None => None,
+        };
         let settings = timeline::Settings {
             bus_frames: args.bus_frames,
             poll: Duration::from_millis(args.poll_ms),
             marks_dir: args.data.data_dir()?.join("history"),
             new_history: args.new_history,
             volume,
+            live,
         };
         let timeline = Timeline::start(
             (store.clone(), appenders),

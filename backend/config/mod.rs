@@ -140,6 +140,10 @@ pub struct ServeArgs {
     /// How often to poll for other processes' commits without a notification, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
+    /// A NATS server that brings tokens to readers of other servers at once, as <nats://user:password@host:4222>, or
+    /// <tls://…>. Default: readers of other servers get them five times a second, through the database.
+    #[arg(long, env = "RUNREEL_LIVE", hide_env_values = true, value_name = "URL")]
+    pub live: Option<String>,
     /// States that the database was restored from a backup: from then on, readers' cursors beyond it are rejected. Use
     /// it at the first start afterwards, when the server cannot detect this by itself.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -214,6 +218,7 @@ impl ServeArgs {
             )));
         }
         self.artifact_store(secrets)?;
+        self.live()?;
         match self.auth.auth {
             Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(
                 "--auth off requires a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
@@ -261,6 +266,7 @@ impl ServeArgs {
             ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
             ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
+            ("live", "RUNREEL_LIVE", set(self.live()?.is_some())),
             ("lease_ms", "RUNREEL_LEASE_MS", self.lease_ms.to_string()),
         ]);
         values.extend(self.retention.effective());

@@ -1,10 +1,10 @@
-//! Where the server listens, and which pages of other origins may use it.
+//! Where the server listens, which pages of other origins may use it, and what brings tokens to other servers.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::Args;
 
-use super::{Error, error, shown};
+use super::{Error, ServeArgs, error, secret_from_file, shown};
 
 /// Where to listen. A port alone, or with `localhost`, is one of 127.0.0.1.
 pub fn listen(text: &str) -> Result<SocketAddr, Error> {
@@ -52,6 +52,22 @@ impl TlsArgs {
     /// How the server's addresses begin.
     pub fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
+    }
+}
+
+impl ServeArgs {
+    /// The URL of a NATS server, from the flag, the variable or the file named by `RUNREEL_LIVE_FILE`.
+    pub fn live(&self) -> Result<Option<String>, Error> {
+        let url = match &self.live {
+            Some(url) if !url.is_empty() => Some(url.clone()),
+            _ => secret_from_file("RUNREEL_LIVE")?,
+        };
+        match &url {
+            Some(url) if !url.starts_with("nats://") && !url.starts_with("tls://") => {
+                Err(error("--live takes the URL of a NATS server, such as nats://127.0.0.1:4222"))
+            }
+            _ => Ok(url),
+        }
     }
 }
 

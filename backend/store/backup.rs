@@ -3,7 +3,7 @@
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::Error;
+use super::{Error, access::Access};
 
 /// A backup that has begun, until this is dropped: the log stays, and the session must.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Consistency {
 impl BaseBackup {
     /// `options` are the superuser's. Waits for a checkpoint.
     pub async fn begin(options: &PgConnectOptions) -> Result<Self, Error> {
-        let mut connection = PgConnection::connect_with(&options.clone().application_name("runreel")).await?;
+        let mut connection = Access::new(options).open().await?;
         sqlx::query!(
             r#"select slot_name::text as "name!"
                from pg_create_physical_replication_slot('runreel_backup_' || pg_backend_pid(), true, true)"#

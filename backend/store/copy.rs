@@ -3,7 +3,7 @@
 use futures::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::{Error, migrate};
+use super::{Error, access::Access, migrate};
 
 /// A table of the schema `store`, its name quoted by Postgres.
 #[derive(Clone, Debug)]
@@ -107,8 +107,7 @@ impl Copying {
 }
 
 async fn open(options: &PgConnectOptions) -> Result<PgConnection, Error> {
-    let options = options.clone().application_name("runreel").options([("search_path", "public")]);
-    let mut connection = PgConnection::connect_with(&options).await?;
+    let mut connection = Access::new(options).open().await?;
     migrate(&mut connection).await?;
     Ok(connection)
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::Error;
+use super::{Error, access::Access};
 
 /// The settings of a database on which an acknowledged event depends.
 #[derive(Clone, Debug)]
@@ -12,9 +12,11 @@ pub struct Durability {
     synchronous_commit: String,
 }
 
-/// Connects once and returns the version of Postgres and its durability settings.
+/// The version of Postgres and its durability settings, if it can be used at all.
 pub async fn look(options: &PgConnectOptions) -> Result<(String, Durability), Error> {
-    let mut connection = PgConnection::connect_with(options).await?;
+    let access = Access::new(options);
+    access.check_sessions().await?;
+    let mut connection = access.open().await?;
     let version = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
     let durability = Durability::of(&mut connection).await?;
     connection.close().await?;
@@ -23,7 +25,7 @@ pub async fn look(options: &PgConnectOptions) -> Result<(String, Durability), Er
 
 /// Whether the database accepts such a connection.
 pub async fn accepts(options: &PgConnectOptions) -> bool {
-    PgConnection::connect_with(options).await.is_ok()
+    Access::new(options).open().await.is_ok()
 }
 
 impl Durability {

@@ -1,12 +1,12 @@
 //! How processes notify each other of new events. The table is the truth; this is only a wake-up.
 
 use sqlx::{
-    PgConnection, PgPool,
+    PgConnection,
     postgres::{PgListener, PgPoolOptions},
 };
 
 use super::{
-    Error, Store, as_role, bounded,
+    Error, Store, bounded,
     events::{Filling, PositionedEvent, Row},
 };
 use crate::domain::{
@@ -54,8 +54,7 @@ impl Store {
 
     pub async fn notifications(&self) -> Result<Notifications, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let pool: PgPool =
-                PgPoolOptions::new().max_connections(1).connect_with(as_role(&self.options, "runreel_app")).await?;
+            let pool = self.access.as_role("runreel_app").pool(PgPoolOptions::new().max_connections(1));
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(CHANNEL).await?;
             Ok(Notifications(listener))

@@ -10,6 +10,7 @@
 #[macro_use]
 mod repository;
 
+mod access;
 pub mod append;
 pub mod artifacts;
 pub mod backup;
@@ -71,6 +72,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::error::{Error, Outage};
 use self::{
+    access::Access,
     append::Appenders,
     durability::Durability,
     shares::wait_for_share,
@@ -123,7 +125,8 @@ pub struct Database {
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
     upkeep: PgPool,
-    options: PgConnectOptions,
+    /// Connections as the owner of the tables.
+    access: Access,
 }
 
 impl Deref for Store {
@@ -156,13 +159,13 @@ impl Store {
 
     /// Connects, migrates the schema and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
-        // Set explicitly: the default path begins with a schema named like the user, and there may be one.
-        let options = settings.options.application_name("runreel").options([("search_path", "public")]);
-        let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await?;
+        let access = Access::new(&settings.options);
+        bounded(READ_WAIT_MS_MAX, access.check_sessions()).await?;
+        let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
         let durability = Durability::of(&mut owner).await?;
         durability.check()?;
         // Also set explicitly: a setting that is changed under a running server must not weaken its connections.
-        let options = options.options([("synchronous_commit", durability.commit_level())]);
+        let access = access.with([("synchronous_commit", durability.commit_level())]);
         migrate(&mut owner).await?;
         sqlx::query!(
             r#"insert into store.lane (lane)
@@ -176,18 +179,17 @@ impl Store {
         owner.close().await?;
         // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
         // is noticed when it is used.
-        let pool = |options, connections_max, asked| {
-            PgPoolOptions::new()
+        let pool = |access: Access, connections_max, asked| {
+            let pool = PgPoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
                 .idle_timeout(Duration::from_mins(1))
                 .max_lifetime(Duration::from_millis(CONNECTION_MS_MAX))
-                .test_before_acquire(asked)
-                .connect_lazy_with(options)
+                .test_before_acquire(asked);
+            access.pool(pool)
         };
         // A statement that takes too long must be reported as such, so it ends before its request does.
-        let readers =
-            as_role(&options, "runreel_app").options([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
+        let readers = access.as_role("runreel_app").with([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
         let (all, own) = (settings.connections_max, settings.own_connections_max);
         Ok(Self(Arc::new(Database {
             pool: pool(readers, settings.connections_max, false),
@@ -200,8 +202,8 @@ impl Store {
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
             searched_until: i64::MIN.into(),
             returns: TaskTracker::new(),
-            upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
-            options,
+            upkeep: pool(access.as_role("runreel_writer"), UPKEEP_CONNECTIONS, true),
+            access,
         })))
     }
 
@@ -325,8 +327,8 @@ impl Store {
     /// Its statements are large and always the same: planning for the values of each would take longer than executing
     /// it.
     async fn dedicated(&self, role: &'static str) -> Result<PgConnection, Error> {
-        let options = as_role(&self.options, role).options([("plan_cache_mode", "force_generic_plan")]);
-        bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await
+        let access = self.access.as_role(role).with([("plan_cache_mode", "force_generic_plan")]);
+        bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await
     }
 
     /// Connections of the pool: (open, idle).
@@ -339,33 +341,6 @@ impl Store {
         self.pool.close().await;
         self.upkeep.close().await;
     }
-}
-
-/// The same database as one of the program's roles, with the timeouts of a request.
-///
-/// A connection keeps the plan of a statement, which may have been made when a table was small. Postgres assumes that a
-/// never vacuumed table will grow, and plans again when there are new statistics; between two runs of autovacuum a plan
-/// can be out of date. So statements are shaped so that only tables of a few rows are read whole, and no plan gets old:
-/// see [`crate::domain::limits::PLANS_MS_MAX`]. A test checks all of them.
-fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
-    options.clone().options([
-        ("role", role),
-        ("statement_timeout", "4000"),
-        ("lock_timeout", "3000"),
-        // A server that stops in the middle of a transaction, or is cut off by the network, must not keep its locks.
-        ("idle_in_transaction_session_timeout", "2000"),
-        ("tcp_keepalives_idle", "2"),
-        ("tcp_keepalives_interval", "1"),
-        ("tcp_keepalives_count", "2"),
-        ("tcp_user_timeout", "4000"),
-        // Most reads come from memory, or from a disk without a seek time.
-        ("random_page_cost", "1.1"),
-        // Compiling a statement takes longer than executing it.
-        ("jit", "off"),
-        // Pages are read in the order of an index. A bitmap fits neither: for each page it would collect all that is
-        // left of a run, and it is what Postgres takes for a table of which it has no statistics yet.
-        ("enable_bitmapscan", "off"),
-    ])
 }
 
 /// Bounds a use of the database: what does not answer in time is unavailable.

@@ -1,9 +1,9 @@
 //! The pepper that all servers of one database share.
 
 use sha2::{Digest, Sha256};
-use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection as _, postgres::PgConnectOptions};
 
-use super::{Error, Store};
+use super::{Error, Store, access::Access};
 
 impl Store {
     /// Initializes the pepper: the operator's if given, else the one stored with the data, generated on first use.
@@ -11,7 +11,7 @@ impl Store {
         let offered: &[u8] = given.unwrap_or(&fresh);
         let print = fingerprint(offered);
         let kept = if given.is_some() { None } else { Some(offered) };
-        let mut owner = PgConnection::connect_with(&self.options).await?;
+        let mut owner = self.access.open().await?;
         sqlx::query!(
             "insert into store.pepper (pepper, fingerprint) values ($1, $2) on conflict (single) do nothing",
             kept,
@@ -26,7 +26,7 @@ impl Store {
 
 /// The pepper in use, for a process that only reads; `None` if no server has initialized one.
 pub async fn kept(options: &PgConnectOptions, given: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
-    let mut owner = PgConnection::connect_with(options).await?;
+    let mut owner = Access::new(options).open().await?;
     let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_optional(&mut owner).await?;
     owner.close().await?;
     row.map(|row| agree(given, row.pepper, &row.fingerprint)).transpose()

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use sqlx::{
-    AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, SqlSafeStr as _, TypeInfo as _,
+    AssertSqlSafe, Column as _, Connection as _, Executor as _, SqlSafeStr as _, TypeInfo as _,
     postgres::{PgConnectOptions, PgDatabaseError, PgErrorPosition},
 };
 
 use super::{
-    Error, Store, bounded,
+    Error, Store,
+    access::Access,
+    bounded,
     query::{Column, Reader, SCOPED},
 };
 use crate::{
@@ -109,7 +111,7 @@ impl Queries {
 
     async fn answer(&self, scope: String, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
         let reader = Reader { options: self.options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
-        let options = reader.options.clone().options(reader.settings()).options([
+        let access = Access::new(&reader.options).with(reader.settings()).with([
             ("runreel.scope", scope.as_str()),
             ("application_name", "runreel-query"),
             ("standard_conforming_strings", "on"),
@@ -118,8 +120,7 @@ impl Queries {
             ("work_mem", "32MB"),
             ("tcp_user_timeout", "4000"),
         ]);
-        let mut connection =
-            bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await?;
+        let mut connection = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
         let mut tx = connection.begin_with("begin read only").await.map_err(Error::from)?;
         // By itself first: that says what is wrong where, and how many columns there are.
         let statement = tx.prepare(AssertSqlSafe(query.as_str().to_owned()).into_sql_str()).await.map_err(rejected)?;

@@ -4,13 +4,13 @@ use std::{io, time::Duration};
 
 use futures::StreamExt as _;
 use sqlx::{
-    AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, Row as _, SqlSafeStr as _, TypeInfo as _,
+    AssertSqlSafe, Column as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _, TypeInfo as _,
     ValueRef as _,
     error::DatabaseError,
     postgres::{PgConnectOptions, PgDatabaseError, PgRow},
 };
 
-use super::Error;
+use super::{Error, access::Access};
 use crate::domain::principal::OwnerId;
 
 /// The role that can read all owners' data.
@@ -102,7 +102,7 @@ $$";
 
 /// Lets the reading roles log in on the embedded cluster.
 pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
-    let mut owner = PgConnection::connect_with(options).await?;
+    let mut owner = Access::new(options).open().await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;
     owner.close().await
 }
@@ -110,7 +110,7 @@ pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx:
 /// The name of the role that sees only this owner's rows; created if it is missing and the owner has any data. On the
 /// embedded cluster it may log in, as the other reader may. The schema is not changed.
 pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
-    let mut connection = PgConnection::connect_with(options).await?;
+    let mut connection = Access::new(options).open().await?;
     let role =
         sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
             .fetch_one(&mut connection)
@@ -150,8 +150,8 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Res
     if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
         return Err(Failed::Rule(format!("a query must begin with one of: {}", QUESTIONS.join(", "))));
     }
-    let options = reader.options.clone().options(reader.settings());
-    let mut connection = PgConnection::connect_with(&options).await.map_err(Failed::Connection)?;
+    let access = Access::new(&reader.options).with(reader.settings());
+    let mut connection = access.open().await.map_err(Failed::Connection)?;
     let mut tx = connection.begin_with("begin read only").await?;
     let text = AssertSqlSafe(text).into_sql_str();
     // Preparing rejects more than one statement, so none can leave the transaction and continue.

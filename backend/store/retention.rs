@@ -79,7 +79,7 @@ impl Store {
             }
             drop(connection);
             // Creating one waits for current readers of the table, and everything else waits behind it: not for long.
-            let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
+            let mut owner = self.access.open().await?;
             sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
             let next = moment.checked_add_months(Months::new(1)).unwrap_or(moment);
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut owner).await;
@@ -98,7 +98,7 @@ impl Store {
     /// Creates the partitions of the coming months; returns how many were new.
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
+            let mut owner = self.access.open().await?;
             // As above: it can be tried again later.
             sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut owner).await?;

@@ -22,6 +22,7 @@ mod history;
 mod holding;
 pub mod import;
 pub mod interrupts;
+pub mod live;
 mod marks;
 pub mod open;
 mod pages;
@@ -42,7 +43,13 @@ use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Gate, texts::Texts,
+    emit::AppendRequest,
+    health::Health,
+    history::Forks,
+    live::{Live, LiveKey},
+    marks::Marks,
+    publish::Gate,
+    texts::Texts,
     write_queue::WriteQueue,
 };
 use crate::{
@@ -78,6 +85,8 @@ pub struct Settings {
     pub new_history: bool,
     /// A folder on the volume that holds the database, if this process can see it.
     pub volume: Option<PathBuf>,
+    /// A message bus for open texts, and what its messages are authenticated with.
+    pub live: Option<(Arc<dyn Live>, LiveKey)>,
 }
 
 /// A handle to the timeline. Cheap to clone.
@@ -151,7 +160,8 @@ impl Timeline {
         let stop = supervisor.stop().clone();
         let lanes = standing.tail.lanes().map(|(lane, _)| start_lane(lane, &parts, &supervisor)).collect();
         let process = ids.uuid().simple().to_string();
-        let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone()).start(&supervisor);
+        let texts = Texts::new(store.clone(), gate.clone(), contexts.clone(), process.clone());
+        let texts = texts.start(settings.live, &supervisor);
         let relay = relay::Relay { forks, texts: texts.clone(), process };
         relay.start(&supervisor, parts.wakeup.clone(), settings.poll);
         supervisor.keep("marks", {

@@ -84,6 +84,8 @@ pub(crate) struct Gate {
     run_changes: Arc<watch::Sender<()>>,
     /// Notified when other processes are to be told of open texts.
     unsaved: Arc<Notify>,
+    /// The same for the message bus.
+    unsent: Arc<Notify>,
 }
 
 impl Gate {
@@ -106,6 +108,7 @@ impl Gate {
             progress: Arc::default(),
             run_changes: Arc::default(),
             unsaved: Arc::default(),
+            unsent: Arc::default(),
         }
     }
 

@@ -5,6 +5,8 @@
 //! about. They read it if they have readers of these runs, and publish it as deltas. A reader that joins asks for what is
 //! saved by then. All of it may be late or lost: the event that ends a message has its whole text.
 //!
+//! With a message bus ([`super::live`]), what was added is sent there as well, every [`LIVE_SEND_MS`].
+//!
 //! `super::open` says what is saved and copied, `store/open_texts` how.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -15,12 +17,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Contexts, publish::Gate};
+use super::{
+    Contexts,
+    live::{Live, LiveKey, LiveText},
+    publish::Gate,
+};
 use crate::{
     bus::Topic,
     domain::{
         id::RunId,
-        limits::{OPEN_ASKS_MAX, OPEN_SAVE_MS, OPEN_SWEEP_MS, OPEN_WAIT_MS_MAX},
+        limits::{LIVE_SEND_MS, OPEN_ASKS_MAX, OPEN_SAVE_MS, OPEN_SWEEP_MS, OPEN_WAIT_MS_MAX},
         principal::OwnerId,
     },
     store::{
@@ -65,8 +71,25 @@ impl Texts {
     }
 
     /// Starts its tasks; they end when `supervisor` stops.
-    pub(super) fn start(self, supervisor: &Supervisor) -> Self {
+    pub(super) fn start(self, live: Option<(Arc<dyn Live>, LiveKey)>, supervisor: &Supervisor) -> Self {
         let stop = supervisor.stop();
+        if let Some((live, key)) = live {
+            self.parts.gate.send_texts_too();
+            supervisor.keep("live texts, sending", {
+                let (parts, live, key, stop) = (self.parts.clone(), Arc::clone(&live), key.clone(), stop.clone());
+                move || {
+                    let (parts, live, key, stop) = (parts.clone(), Arc::clone(&live), key.clone(), stop.clone());
+                    async move { _ = stop.run_until_cancelled(parts.send_all(&*live, &key)).await }
+                }
+            });
+            supervisor.keep("live texts, receiving", {
+                let (parts, stop) = (self.parts.clone(), stop.clone());
+                move || {
+                    let (parts, live, key, stop) = (parts.clone(), Arc::clone(&live), key.clone(), stop.clone());
+                    async move { _ = stop.run_until_cancelled(parts.receive_all(&*live, &key)).await }
+                }
+            });
+        }
         supervisor.keep("open texts, saving", {
             let (parts, stop) = (self.parts.clone(), stop.clone());
             move || parts.clone().save_all(stop.clone())
@@ -139,6 +162,31 @@ impl Parts {
             Err(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "open texts not saved; it is tried again");
                 self.gate.take_back(unsaved);
+            }
+        }
+    }
+
+    async fn send_all(&self, live: &dyn Live, key: &LiveKey) {
+        loop {
+            self.gate.unsent().await;
+            let texts: Vec<LiveText> = self.gate.take_unsent().into_iter().map(LiveText::from).collect();
+            if !texts.is_empty()
+                && let Some(message) = key.seal(&texts)
+            {
+                live.send(message).await;
+            }
+            tokio::time::sleep(Duration::from_millis(LIVE_SEND_MS)).await;
+        }
+    }
+
+    async fn receive_all(&self, live: &dyn Live, key: &LiveKey) {
+        loop {
+            let message = live.next().await;
+            // Whoever has no readers has no copies.
+            if self.gate.bus().topics_count() > 0
+                && let Some(texts) = key.open(&message)
+            {
+                self.gate.publish_sent(texts);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Tokens between servers: readers at other servers than the writers, while any of them is killed.
 //!
 //! Each run is told messages at one server and read at the two others. A token is the time at which it was sent, so every
-//! reader knows how old it is. A writer whose server is killed goes on at the next one in the middle of its message.
+//! reader knows how old it is. A writer whose server is killed goes on at the next one in the middle of its message. With
+//! NATS between the servers, it is killed as well.
 
 use std::{
     path::Path,
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     judge::Run,
+    nats_server::NatsServer,
     progress,
     reader::Target,
     stage::{Stage, Verdict, percentile},
@@ -39,14 +41,21 @@ const FINISH_MAX: Duration = Duration::from_mins(1);
 /// Without wake-ups a text would come with its message, seconds later.
 const AGE_MAX: Duration = Duration::from_secs(2);
 
-/// Measures for a while how old tokens are, then kills servers.
+/// With NATS, half of the tokens are read in less.
+const SOON: Duration = Duration::from_millis(80);
+
+/// Measures for a while how old tokens are, then kills servers, and NATS if there is to be one.
 pub(crate) async fn live(
     program: &Path,
     seed: u64,
-    (readers, kills): (usize, usize),
+    readers: usize,
+    (kills, nats_kills): (usize, Option<usize>),
     quiet: Duration,
 ) -> anyhow::Result<Verdict> {
-    let mut stage = Stage::open(program, SERVERS, RUNS, seed, &[]).await?;
+    let mut nats = if nats_kills.is_some() { Some(NatsServer::start()?) } else { None };
+    let url = nats.as_ref().map(NatsServer::url).unwrap_or_default();
+    let flags = ["--live", url.as_str()];
+    let mut stage = Stage::open(program, SERVERS, RUNS, seed, if nats.is_some() { &flags } else { &[] }).await?;
     for reader in 0..readers {
         let run = reader % RUNS;
         let server = (run + 1 + reader / RUNS % (SERVERS - 1)) % SERVERS;
@@ -61,7 +70,18 @@ pub(crate) async fn live(
     let ages = take_ages(&stage);
     tell_ages(&mut verdict, &ages, "undisturbed");
     verdict.require(!ages.is_empty() && percentile(&ages, 990) < AGE_MAX, || "texts come too late".to_owned());
+    verdict.require(nats.is_none() || percentile(&ages, 500) < SOON, || "texts do not come by NATS".to_owned());
     let mut rng = StdRng::seed_from_u64(seed);
+    if let Some(nats) = &mut nats {
+        for kill in 0..nats_kills.unwrap_or_default() {
+            nats.kill()?;
+            tokens(&stage, TOKENS_MIN / 2).await?;
+            nats.spawn()?;
+            tokens(&stage, TOKENS_MIN / 2).await?;
+            progress(format_args!("kill {} of NATS", kill + 1))?;
+        }
+        tell_ages(&mut verdict, &take_ages(&stage), "under kills of NATS");
+    }
     for kill in 0..kills {
         tokens(&stage, TOKENS_MIN).await?;
         let server = &mut stage.servers[rng.random_range(0..SERVERS)];
@@ -75,6 +95,9 @@ pub(crate) async fn live(
     stop.cancel();
     for talker in talkers {
         timeout(FINISH_MAX, talker).await.context("a writer does not finish")??;
+    }
+    if let Some(kills) = nats_kills {
+        verdict.fact(format!("{kills} kills of NATS"));
     }
     verdict.fact(format!("{kills} kills, {} tokens acknowledged", stage.traffic.deltas.load(Ordering::Relaxed)));
     let judged = stage.judge().await?;

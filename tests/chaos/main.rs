@@ -20,9 +20,13 @@ mod cluster;
 mod demo;
 mod disk;
 mod floods;
+mod fuzz;
 mod graph;
 mod judge;
 mod live;
+#[path = "../it/support/nats_server.rs"]
+#[expect(unreachable_pub, reason = "the integration tests use it too")]
+mod nats_server;
 mod peers;
 mod points;
 mod power;
@@ -75,6 +79,7 @@ enum Scenario {
     SameEventId,
     TwoProcesses,
     Live,
+    LiveNats,
     PostgresKills,
     PostgresStop,
     DatabaseCuts,
@@ -95,6 +100,7 @@ enum Scenario {
     Skew,
     Floods,
     Truthful,
+    Fuzz,
 }
 
 /// What the quick tier is: where a change of the log, its streams or its cursors would show first.
@@ -293,9 +299,11 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
             }
             return played;
         }
-        Scenario::Live => {
+        Scenario::Live | Scenario::LiveNats => {
             let quiet = Duration::from_secs(pick(2, 30) as u64);
-            live::live(program, seed, (pick(12, 30), args.faults.unwrap_or(pick(3, 50))), quiet).await
+            let nats_kills = (scenario == Scenario::LiveNats).then_some(pick(3, 20));
+            let faults = (args.faults.unwrap_or(pick(3, 50)), nats_kills);
+            live::live(program, seed, pick(12, 30), faults, quiet).await
         }
         Scenario::SameEventId => scenarios::same_event_id(program, seed).await,
         Scenario::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
@@ -312,6 +320,7 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
         }
         Scenario::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
         Scenario::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
+        Scenario::Fuzz => fuzz::run(program, seed, Duration::from_secs(pick(3, 60) as u64)).await,
         Scenario::Truthful => match truthful::run(program, small, args.alone).await {
             Ok(played) => return played,
             Err(error) => Err(error),

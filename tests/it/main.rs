@@ -54,6 +54,7 @@ mod index;
 mod interrupts;
 mod isolation;
 mod lists;
+mod live;
 mod many_streams;
 #[cfg(feature = "agents")]
 mod mcp;
@@ -64,6 +65,7 @@ mod oidc;
 mod openapi;
 mod pages;
 mod plans;
+mod poolers;
 mod processes;
 mod providers;
 mod queries;

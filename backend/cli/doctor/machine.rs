@@ -112,6 +112,7 @@ pub(super) async fn database(data: &DataArgs) -> CheckResult {
                 "Postgres {version} is reachable; its synchronous_commit is off, which runreel turns on for itself"
             )),
         },
+        Ok(Err(store::Error::Incompatible(unfit))) => CheckResult::Bad(unfit, "change DATABASE_URL, or the pooler"),
         Ok(Err(_)) => CheckResult::Bad(
             "the database rejects the connection".to_owned(),
             "check DATABASE_URL: host, port, user, password",

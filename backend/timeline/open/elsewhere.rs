@@ -18,7 +18,8 @@ use crate::{
         open::Closes,
         principal::OwnerId,
     },
-    store::open_texts::SavedText,
+    store::open_texts::{SavedText, TextKey},
+    timeline::live::LiveText,
 };
 
 /// How much of a text is copied.
@@ -122,6 +123,33 @@ impl OpenTexts {
         added
     }
 
+    /// Adds to copies what their processes have sent. What does not continue a copy is dropped: the table has it too.
+    pub(in crate::timeline) fn go_on(&mut self, texts: Vec<LiveText>) -> Vec<Added> {
+        let mut added = Vec::new();
+        for LiveText { run_id, span_id, text_id, at, first_piece, pieces } in texts {
+            let Some(open) = self.runs.peek(&run_id) else { continue };
+            let Some(span) = open.spans.get(&span_id) else { continue };
+            let Origin::Elsewhere(copied) = &span.origin else { continue };
+            let sent = first_piece..first_piece + pieces.len();
+            if copied.text_id != text_id || !usize::try_from(copied.piece).is_ok_and(|piece| sent.contains(&piece)) {
+                continue;
+            }
+            let context = Arc::clone(&open.context);
+            let text = SavedText {
+                key: TextKey { owner_id: context.owner_id.clone(), run_id, span_id, text_id },
+                event_type: span.event_type.clone(),
+                parent_span_id: span.parent_span_id.clone(),
+                at,
+                pieces: sent
+                    .map(|at| i32::try_from(at).unwrap_or(i32::MAX))
+                    .zip(pieces.into_iter().map(Some))
+                    .collect(),
+            };
+            self.follow(&context, &text, &mut added);
+        }
+        added
+    }
+
     /// Drops the copies of runs that nobody reads here.
     pub(in crate::timeline) fn drop_unheard(&mut self, is_heard: impl Fn(&RunContext) -> bool) {
         let unheard = self.runs.iter().filter(|(_, open)| !is_heard(&open.context)).map(|(run, _)| *run);
@@ -164,6 +192,10 @@ impl OpenTexts {
         for (at, whole) in text.pieces.iter().filter(|(at, _)| *at >= from) {
             if *at == piece + 1 {
                 (piece, bytes) = (*at, 0);
+            }
+            if *at == piece && whole.as_ref().is_some_and(|whole| whole.len() < bytes) {
+                // Saved before what is here was sent.
+                return;
             }
             let is_begun = self.span(run, span_id).is_some();
             let new = whole.as_ref().filter(|_| *at == piece && is_begun == (piece > 0 || bytes > 0));

@@ -11,6 +11,7 @@ use crate::{
     store::open_texts::{Saved, SavedText, TextKey, TextWrite},
 };
 
+mod live;
 mod processes;
 
 impl Default for OpenTexts {

@@ -2,6 +2,7 @@
 //!
 //! Whoever adds to a text only marks it; at intervals one task takes what was marked, of each principal in turn and up to
 //! a bound, and saves it. Only the pieces that changed are saved: the last one, which still grows, and those after it.
+//! With a message bus, another task sends the same pieces meanwhile ([`crate::timeline::live`]).
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -10,12 +11,12 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{OpenTexts, Origin, Text};
+use super::{OpenSpan, OpenTexts, Origin, Text};
 use crate::{
     domain::{
         context::RunContext,
         id::{RunId, SpanId},
-        limits::{OPEN_SAVE_BYTES_MAX, OPEN_SAVE_TEXTS_MAX},
+        limits::{LIVE_SEND_BYTES_MAX, OPEN_SAVE_BYTES_MAX, OPEN_SAVE_TEXTS_MAX},
         principal::OwnerId,
     },
     store::open_texts::{Saved, TextKey, TextWrite},
@@ -27,20 +28,37 @@ pub(super) struct Saving {
     text_id: Uuid,
     /// The first piece that is not saved in full.
     next_piece: usize,
-    /// Whether it has yet to take its span over.
-    is_first: bool,
-    /// Whether something of it may be in the table.
-    is_there: bool,
+    in_table: InTable,
     /// Whether it is marked.
     is_waiting: bool,
+    /// Whether it is marked to be sent.
+    is_unsent: bool,
+}
+
+/// What of a text is in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InTable {
+    Nothing,
+    /// It has yet to take its span over, unless a save did that whose answer was lost.
+    Perhaps,
+    /// All of it before the next piece.
+    UpToNext,
+}
+
+/// Marked texts, of each principal in turn.
+#[derive(Debug, Default)]
+pub(super) struct Marked {
+    texts: HashMap<OwnerId, VecDeque<(RunId, SpanId)>>,
+    turns: VecDeque<OwnerId>,
 }
 
 /// The marked texts, and the keys of those that are over but may be in the table.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    texts: HashMap<OwnerId, VecDeque<(RunId, SpanId)>>,
-    turns: VecDeque<OwnerId>,
+    marked: Marked,
     over: Vec<TextKey>,
+    /// Those to be sent; `None` without a message bus.
+    unsent: Option<Marked>,
 }
 
 /// What is to be saved now.
@@ -52,7 +70,7 @@ pub(in crate::timeline) struct Unsaved {
 
 impl Saving {
     pub(super) fn of(text_id: Uuid) -> Self {
-        Self { text_id, next_piece: 0, is_first: true, is_there: false, is_waiting: false }
+        Self { text_id, next_piece: 0, in_table: InTable::Nothing, is_waiting: false, is_unsent: false }
     }
 
     pub(super) fn text_id(&self) -> Uuid {
@@ -61,11 +79,11 @@ impl Saving {
 
     /// Whether it has yet to take its span over.
     pub(super) fn is_first(&self) -> bool {
-        self.is_first
+        self.in_table != InTable::UpToNext
     }
 }
 
-impl Queue {
+impl Marked {
     fn push(&mut self, owner: &OwnerId, run: RunId, span_id: &SpanId) {
         let texts = self.texts.entry(owner.clone()).or_insert_with(|| {
             self.turns.push_back(owner.clone());
@@ -86,10 +104,18 @@ impl Queue {
         next
     }
 
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+impl Queue {
     /// Notes that a text of this process is no longer open.
     pub(super) fn note_over(&mut self, context: &RunContext, span_id: &SpanId, origin: &Origin) {
-        if let Origin::Here(Saving { text_id, is_there: true, .. }) = origin {
-            self.over.push(key(context, span_id, *text_id));
+        if let Origin::Here(saving) = origin
+            && saving.in_table != InTable::Nothing
+        {
+            self.over.push(key(context, span_id, saving.text_id));
         }
     }
 }
@@ -107,14 +133,64 @@ impl Unsaved {
     }
 }
 
+/// What the next save of a text writes, up to so many bytes.
+fn write(context: &RunContext, span_id: &SpanId, span: &OpenSpan, saving: &Saving, bytes_max: usize) -> TextWrite {
+    TextWrite {
+        key: key(context, span_id, saving.text_id),
+        is_first: saving.is_first(),
+        event_type: span.event_type.clone(),
+        parent_span_id: span.parent_span_id.clone(),
+        position: 0,
+        at: span.at,
+        first_piece: saving.next_piece,
+        pieces: span.text.pieces_from(saving.next_piece, bytes_max),
+    }
+}
+
 impl OpenTexts {
+    /// From now on, texts are also marked to be sent.
+    pub(in crate::timeline) fn send_too(&mut self) {
+        self.unsaved.unsent.get_or_insert_default();
+    }
+
     pub(super) fn wait_to_be_saved(&mut self, context: &RunContext, span_id: &SpanId) {
-        let Some(span) = self.span_mut(context.run_id, span_id) else { return };
-        if let Origin::Here(saving) = &mut span.origin
-            && !std::mem::replace(&mut saving.is_waiting, true)
-        {
-            self.unsaved.push(&context.owner_id, context.run_id, span_id);
+        let (owner, run) = (&context.owner_id, context.run_id);
+        let Some(span) = self.runs.peek_mut(&run).and_then(|open| open.spans.get_mut(span_id)) else { return };
+        let Origin::Here(saving) = &mut span.origin else { return };
+        if !std::mem::replace(&mut saving.is_waiting, true) {
+            self.unsaved.marked.push(owner, run, span_id);
         }
+        if let Some(unsent) = &mut self.unsaved.unsent
+            && !std::mem::replace(&mut saving.is_unsent, true)
+        {
+            unsent.push(owner, run, span_id);
+        }
+    }
+
+    /// Whether something is to be sent.
+    pub(in crate::timeline) fn has_unsent(&self) -> bool {
+        self.unsaved.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty())
+    }
+
+    /// Takes what is to be sent, up to a bound: of each text what the next save writes.
+    pub(in crate::timeline) fn take_unsent(&mut self) -> Vec<TextWrite> {
+        let (mut texts, mut bytes) = (Vec::new(), 0);
+        while texts.len() < OPEN_SAVE_TEXTS_MAX && bytes < LIVE_SEND_BYTES_MAX {
+            let Some((run_id, span_id)) = self.unsaved.unsent.as_mut().and_then(Marked::pop) else { break };
+            let Some(open) = self.runs.peek_mut(&run_id) else { continue };
+            let Some(span) = open.spans.get_mut(&span_id) else { continue };
+            let Origin::Here(saving) = &mut span.origin else { continue };
+            saving.is_unsent = false;
+            if saving.is_first() {
+                // No other process knows it before it is saved.
+                continue;
+            }
+            let Origin::Here(saving) = &span.origin else { continue };
+            let text = write(&open.context, &span_id, span, saving, LIVE_SEND_BYTES_MAX - bytes);
+            bytes += text.pieces.iter().map(String::len).sum::<usize>();
+            texts.push(text);
+        }
+        texts
     }
 
     /// Notes that copies of a run are of texts that were closed: their process may be gone.
@@ -129,14 +205,14 @@ impl OpenTexts {
 
     /// Whether something is to be saved.
     pub(in crate::timeline) fn has_unsaved(&self) -> bool {
-        !self.unsaved.turns.is_empty() || !self.unsaved.over.is_empty()
+        !self.unsaved.marked.is_empty() || !self.unsaved.over.is_empty()
     }
 
     /// Takes what is to be saved, up to a bound; `position` tells how far the lane of a run is published.
     pub(in crate::timeline) fn take_unsaved(&mut self, position: impl Fn(RunId) -> i64) -> Unsaved {
         let (mut texts, mut bytes) = (Vec::new(), 0);
         while texts.len() < OPEN_SAVE_TEXTS_MAX && bytes < OPEN_SAVE_BYTES_MAX {
-            let Some((run_id, span_id)) = self.unsaved.pop() else { break };
+            let Some((run_id, span_id)) = self.unsaved.marked.pop() else { break };
             // It may be over already.
             let Some(open) = self.runs.peek_mut(&run_id) else { continue };
             let Some(span) = open.spans.get_mut(&span_id) else { continue };
@@ -144,19 +220,13 @@ impl OpenTexts {
             if !std::mem::replace(&mut saving.is_waiting, false) {
                 continue;
             }
-            saving.is_there = true;
-            let pieces = span.text.pieces_from(saving.next_piece, OPEN_SAVE_BYTES_MAX - bytes);
-            bytes += pieces.iter().map(String::len).sum::<usize>();
-            texts.push(TextWrite {
-                key: TextKey { owner_id: open.context.owner_id.clone(), run_id, span_id, text_id: saving.text_id },
-                is_first: saving.is_first,
-                event_type: span.event_type.clone(),
-                parent_span_id: span.parent_span_id.clone(),
-                position: position(run_id),
-                at: span.at,
-                first_piece: saving.next_piece,
-                pieces,
-            });
+            if saving.in_table == InTable::Nothing {
+                saving.in_table = InTable::Perhaps;
+            }
+            let Origin::Here(saving) = &span.origin else { continue };
+            let text = write(&open.context, &span_id, span, saving, OPEN_SAVE_BYTES_MAX - bytes);
+            bytes += text.pieces.iter().map(String::len).sum::<usize>();
+            texts.push(TextWrite { position: position(run_id), ..text });
         }
         let mut over = std::mem::take(&mut self.unsaved.over);
         self.unsaved.over = over.split_off(over.len().min(OPEN_SAVE_TEXTS_MAX));
@@ -173,12 +243,12 @@ impl OpenTexts {
             let Some((span, saving)) = self.saving(&text.key) else { continue };
             let is_all = match outcome {
                 Saved::Done => {
-                    (saving.is_first, saving.next_piece) =
-                        (false, (text.first_piece + text.pieces.len()).saturating_sub(1));
+                    let last = (text.first_piece + text.pieces.len()).saturating_sub(1);
+                    (saving.in_table, saving.next_piece) = (InTable::UpToNext, last);
                     span.piece_count() <= saving.next_piece + 1
                 }
                 Saved::Missing => {
-                    (saving.is_first, saving.next_piece) = (true, 0);
+                    (saving.in_table, saving.next_piece) = (InTable::Perhaps, 0);
                     false
                 }
                 Saved::Superseded => {
@@ -187,7 +257,7 @@ impl OpenTexts {
                 }
             };
             if !is_all && !std::mem::replace(&mut saving.is_waiting, true) {
-                self.unsaved.push(owner_id, *run_id, span_id);
+                self.unsaved.marked.push(owner_id, *run_id, span_id);
             }
         }
     }
@@ -198,7 +268,7 @@ impl OpenTexts {
         for TextWrite { key, .. } in taken.texts {
             let Some((_, saving)) = self.saving(&key) else { continue };
             if !std::mem::replace(&mut saving.is_waiting, true) {
-                self.unsaved.push(&key.owner_id, key.run_id, &key.span_id);
+                self.unsaved.marked.push(&key.owner_id, key.run_id, &key.span_id);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::{
         principal::OwnerId,
     },
     store::open_texts::{Saved, SavedText, TextWrite},
-    timeline::{emit::lane_of, open::Unsaved},
+    timeline::{emit::lane_of, live::LiveText, open::Unsaved},
 };
 
 impl Gate {
@@ -22,6 +22,35 @@ impl Gate {
     pub(super) fn note_unsaved(&self, state: &GateState) {
         if state.open.has_unsaved() {
             self.unsaved.notify_one();
+        }
+        if state.open.has_unsent() {
+            self.unsent.notify_one();
+        }
+    }
+
+    /// From now on, there is something to send whenever there is something to save.
+    pub(in crate::timeline) fn send_texts_too(&self) {
+        self.state().open.send_too();
+    }
+
+    /// Waits until there is something to send.
+    pub(in crate::timeline) async fn unsent(&self) {
+        self.unsent.notified().await;
+    }
+
+    /// Takes what is to be sent now.
+    pub(in crate::timeline) fn take_unsent(&self) -> Vec<TextWrite> {
+        let mut state = self.state();
+        let texts = state.open.take_unsent();
+        self.note_unsaved(&state);
+        texts
+    }
+
+    /// Publishes what other processes have sent, as far as it continues what is known here.
+    pub(in crate::timeline) fn publish_sent(&self, texts: Vec<LiveText>) {
+        let mut state = self.state();
+        for added in state.open.go_on(texts) {
+            self.publish_delta(&state, added.context, added.delta, added.offset);
         }
     }
 

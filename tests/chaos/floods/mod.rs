@@ -44,7 +44,7 @@ use crate::{
     stage::{END_MAX, Verdict},
 };
 
-const SECRET: &str = "a secret of at least thirty-two bytes";
+pub(crate) const SECRET: &str = "a secret of at least thirty-two bytes";
 /// Longest wait until a flood is ready to begin.
 const PREPARED_MAX: Duration = Duration::from_mins(3);
 /// How long the floods' agent takes for a run, milliseconds.
@@ -135,7 +135,7 @@ pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Resu
 }
 
 /// A JWT of this subject, for the next hours.
-fn token(subject: &str) -> anyhow::Result<String> {
+pub(crate) fn token(subject: &str) -> anyhow::Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let claims = json!({ "sub": subject, "exp": now + 20_000 });
     runreel::auth::signatures::install();

@@ -6,8 +6,10 @@ pub mod cluster;
 pub mod hands;
 pub mod jwt;
 pub mod models;
+pub mod nats_server;
 pub mod nginx;
 pub mod page;
+pub mod pgbouncer;
 pub mod process;
 pub mod provider;
 #[expect(dead_code, reason = "the fault harness uses the rest")]

@@ -22,7 +22,7 @@ const RANKS: &[&[&str]] = &[
     &["store", "bus"],
     &["auth", "artifacts"],
     &["timeline", "threads"],
-    &["emitters", "dispatch", "indexer", "pricing", "retention", "saved", "sealer"],
+    &["emitters", "dispatch", "indexer", "nats", "pricing", "retention", "saved", "sealer"],
     &["engine"],
     &["agents"],
     &["channels", "runners", "faces"],

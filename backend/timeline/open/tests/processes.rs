@@ -4,11 +4,11 @@ use super::{super::elsewhere::Added, *};
 
 /// What is saved, as the table would have it.
 #[derive(Default)]
-struct Table(BTreeMap<(RunId, SpanId), Vec<(TextKey, String)>>);
+pub(super) struct Table(BTreeMap<(RunId, SpanId), Vec<(TextKey, String)>>);
 
 impl Table {
     /// Saves what a process has to save, as its statement does.
-    fn save(&mut self, from: &mut OpenTexts) -> bool {
+    pub(super) fn save(&mut self, from: &mut OpenTexts) -> bool {
         let unsaved = from.take_unsaved(|_| 0);
         for key in &unsaved.over {
             let at = (key.run_id, key.span_id.clone());
@@ -32,7 +32,12 @@ impl Table {
     }
 
     /// Lets a process read all of it; `closing` happens meanwhile.
-    fn read(&self, to: &mut OpenTexts, context: &Arc<RunContext>, closing: impl FnOnce(&mut OpenTexts)) -> Vec<Added> {
+    pub(super) fn read(
+        &self,
+        to: &mut OpenTexts,
+        context: &Arc<RunContext>,
+        closing: impl FnOnce(&mut OpenTexts),
+    ) -> Vec<Added> {
         let asked = [(context.owner_id.clone(), Some(context.run_id))];
         let known: HashMap<_, _> = to.begin_reading(&asked).into_iter().map(|(_, span, piece)| (span, piece)).collect();
         let texts = self.0.values().filter_map(|pieces| {
@@ -53,14 +58,14 @@ impl Table {
     }
 }
 
-fn process(n: u128) -> OpenTexts {
+pub(super) fn process(n: u128) -> OpenTexts {
     OpenTexts::new(Uuid::from_u128(n << 64))
 }
 
-fn nothing(_: &mut OpenTexts) {}
+pub(super) fn nothing(_: &mut OpenTexts) {}
 
 /// What a reader has put together of deltas.
-fn follow(text: &mut String, added: &[Added]) {
+pub(super) fn follow(text: &mut String, added: &[Added]) {
     for Added { delta, offset, .. } in added {
         if *offset == 0 {
             text.clear();

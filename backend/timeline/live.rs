@@ -1,0 +1,115 @@
+//! Open texts on their way to other processes by a message bus, which is sooner than the table they are saved in.
+//!
+//! A message has what the next save would write, so it continues whatever the receiver read from the table, and messages
+//! repeat each other until that save. Any of them may be lost, late or doubled. A text begins and ends by the table and the
+//! log alone: a message only adds to a copy that is there.
+//!
+//! The bus need not be trusted: a message is authenticated with a key that only the servers of one database have.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::{
+    domain::id::{RunId, SpanId},
+    store::open_texts::TextWrite,
+};
+
+/// A message bus between the servers of one database, which delivers at most once.
+pub trait Live: Debug + Send + Sync {
+    /// Sends to all of them, this one perhaps among them, without waiting for a bus that is not there.
+    fn send(&self, message: Bytes) -> BoxFuture<'_, ()>;
+
+    /// The next message. Only one task waits for it.
+    fn next(&self) -> BoxFuture<'_, Bytes>;
+}
+
+/// What was added to one text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LiveText {
+    pub run_id: RunId,
+    pub span_id: SpanId,
+    pub text_id: Uuid,
+    pub at: DateTime<Utc>,
+    /// The index of the first of these pieces.
+    pub first_piece: usize,
+    pub pieces: Vec<String>,
+}
+
+impl From<TextWrite> for LiveText {
+    fn from(write: TextWrite) -> Self {
+        let TextWrite { key, at, first_piece, pieces, .. } = write;
+        Self { run_id: key.run_id, span_id: key.span_id, text_id: key.text_id, at, first_piece, pieces }
+    }
+}
+
+/// What messages are authenticated with.
+#[derive(Clone)]
+pub struct LiveKey(Hmac<Sha256>);
+
+impl Debug for LiveKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LiveKey(…)")
+    }
+}
+
+/// Bytes of a message before its content: HMAC-SHA256 of the content.
+const TAG_BYTES: usize = 32;
+
+impl LiveKey {
+    /// The key of all servers that share this pepper.
+    pub fn of(pepper: &[u8]) -> Self {
+        let mut key = Hmac::<Sha256>::new_from_slice(pepper).expect("HMAC takes keys of any length");
+        key.update(b"runreel live texts");
+        let key = key.finalize().into_bytes();
+        Self(Hmac::new_from_slice(&key).expect("HMAC takes keys of any length"))
+    }
+
+    pub(super) fn seal(&self, texts: &[LiveText]) -> Option<Bytes> {
+        let mut message = vec![0; TAG_BYTES];
+        serde_json::to_writer(&mut message, texts).ok()?;
+        let (tag, content) = message.split_at_mut(TAG_BYTES);
+        tag.copy_from_slice(&self.0.clone().chain_update(content).finalize().into_bytes());
+        Some(message.into())
+    }
+
+    /// The texts of a message; `None` if no server with this key made it.
+    pub(super) fn open(&self, message: &[u8]) -> Option<Vec<LiveText>> {
+        let (tag, content) = message.split_at_checked(TAG_BYTES)?;
+        self.0.clone().chain_update(content).verify_slice(tag).ok()?;
+        serde_json::from_slice(content).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_was_sealed_and_not_if_anything_of_it_or_its_key_differs() {
+        let key = LiveKey::of(b"the pepper of these servers");
+        let text = LiveText {
+            run_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
+            span_id: "m".parse().unwrap(),
+            text_id: Uuid::from_u128(7),
+            at: DateTime::UNIX_EPOCH,
+            first_piece: 3,
+            pieces: vec!["Hello, ".to_owned(), "wörld".to_owned()],
+        };
+        let message = key.seal(std::slice::from_ref(&text)).unwrap();
+        assert_eq!(key.open(&message), Some(vec![text]));
+        assert_eq!(LiveKey::of(b"another pepper").open(&message), None);
+        for at in 0..message.len() {
+            let mut changed = message.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(key.open(&changed), None, "byte {at}");
+            assert_eq!(key.open(&message[..at]), None, "the first {at} bytes");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The doors: how an input is sent to each, and what its answer must be.
+
+use anyhow::{Context as _, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::ValueEnum;
+use futures::{SinkExt as _, StreamExt as _};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
+use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use tokio_tungstenite::{
+    connect_async,
+    tungstenite::{Message, client::IntoClientRequest as _},
+};
+
+use super::change::changed;
+
+/// Where bytes come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Door {
+    Cursor,
+    Events,
+    Token,
+    Names,
+    Frames,
+    Import,
+    Checkpoint,
+    SavedSession,
+}
+
+/// A server, and a valid input of each kind.
+pub(super) struct Doors {
+    client: reqwest::Client,
+    url: String,
+    token: String,
+    /// A run that goes on, and one that has ended.
+    open: String,
+    ended: String,
+    /// The id of a third one and its lines, without the last.
+    export: (String, String),
+    saved: Vec<Vec<u8>>,
+    cursors: Vec<Vec<u8>>,
+}
+
+pub(super) struct Answer {
+    pub word: String,
+    pub violation: Option<String>,
+    /// The beginning of what was sent, for whoever looks for the reason.
+    pub input: String,
+}
+
+/// A state, packed: `{"v": 1, "messages": [["user", "hello"], ["ai", "hello yourself"]]}`.
+const STATE: &[u8] = b"\x82\xa1v\x01\xa8messages\x92\x92\xa4user\xa5hello\x92\xa2ai\xaehello yourself";
+
+const EVENTS: [&str; 4] = [
+    r#"{"type":"log.info","payload":{"message":"hello","n":1.50}}"#,
+    r#"[{"type":"tool.started","span_id":"t1","payload":{"name":"search","args":{"q":"é"}}},{"type":"tool.completed","span_id":"t1","payload":{"result":[1,2]}}]"#,
+    r#"{"type":"message.delta","span_id":"m1","payload":{"text":"Hel"}}"#,
+    r#"{"type":"custom.thing","event_id":"e-1","at":"2026-01-02T03:04:05.678Z","parent_span_id":"t1","payload":[null,true,"x"]}"#,
+];
+
+const FRAMES: [&str; 5] = [
+    r#"{"type":"hello","runner":"fuzz","agents":["a"],"capacity":1}"#,
+    r#"{"type":"hello","runner":"fuzz","agents":["a"],"capacity":1,"resume":{"lease_id":"x","last_acked":{}}}"#,
+    r#"{"type":"event","run_id":"01a20000-0000-7000-8000-000000000000","n":1,"events":[{"type":"log.info","payload":{}}]}"#,
+    r#"{"type":"done","run_id":"01a20000-0000-7000-8000-000000000000"}"#,
+    r#"{"type":"heartbeat"}"#,
+];
+
+/// Longer addresses do not leave the client.
+const NAME_BYTES_MAX: usize = 4_000;
+
+const NAMES: [&str; 6] = [
+    "thread-1",
+    "01a20000-0000-7000-8000-000000000000",
+    "a/b c",
+    "naïve Ω",
+    "latest",
+    "0123456789abcdef0123456789abcdef",
+];
+
+impl Doors {
+    pub(super) async fn open(url: &str, token: String) -> anyhow::Result<Self> {
+        // The client wants one, also for http.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let mut doors = Self {
+            client,
+            url: url.to_owned(),
+            token,
+            open: String::new(),
+            ended: String::new(),
+            export: (String::new(), String::new()),
+            saved: Vec::new(),
+            cursors: Vec::new(),
+        };
+        doors.open = doors.run().await?;
+        doors.ended = doors.run().await?;
+        let exported = doors.run().await?;
+        for run in [&doors.ended, &exported] {
+            for body in [EVENTS[0], EVENTS[1], r#"{"type":"run.completed","payload":{"output":"done"}}"#] {
+                doors.json(Method::POST, &format!("/api/runs/{run}/events"), body.as_bytes()).await?;
+            }
+        }
+        let export = doors.ask(Method::GET, &format!("/api/runs/{exported}/export"), &[]).await?.text().await?;
+        let (lines, _end) = export.trim_end().rsplit_once('\n').context("an export of one line")?;
+        doors.export = (exported, format!("{lines}\n"));
+        doors.json(Method::PUT, "/api/threads/kept/checkpoints/1", &checkpoint(STATE)).await?;
+        doors.json(Method::POST, "/api/saved-sessions", br#"{"thread_id":"kept","name":"kept"}"#).await?;
+        let saved = doors.ask(Method::GET, "/api/saved-sessions/kept", &[]).await?.error_for_status()?;
+        doors.saved = vec![saved.bytes().await?.to_vec()];
+        doors.cursors = ["3", "0", "9223372036854775807", "1:3", "0:1,1:2"].map(|text| text.as_bytes().to_vec()).into();
+        let feed = doors.ask(Method::GET, &format!("/api/stream/runs/{}", doors.ended), &[]).await?.text().await?;
+        let ids = feed.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.as_bytes().to_vec());
+        doors.cursors.extend(ids);
+        Ok(doors)
+    }
+
+    async fn run(&self) -> anyhow::Result<String> {
+        let run = self.json(Method::POST, "/api/runs", br#"{"agent":"fuzz"}"#).await?;
+        Ok(run["run_id"].as_str().context("a run without an id")?.to_owned())
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &[u8]) -> anyhow::Result<Response> {
+        let asked = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
+        Ok(asked.header("content-type", "application/json").body(body.to_vec()).send().await?)
+    }
+
+    /// What must be accepted.
+    async fn json(&self, method: Method, path: &str, body: &[u8]) -> anyhow::Result<Value> {
+        let answer = self.ask(method, path, body).await?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        ensure!(status.is_success(), "{path}: {status} {text}");
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Sends one input.
+    pub(super) async fn try_once(&self, door: Door, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        match door {
+            Door::Cursor => self.cursor(rng).await,
+            Door::Events => self.events(rng).await,
+            Door::Token => self.token(rng).await,
+            Door::Names => self.names(rng).await,
+            Door::Frames => self.frames(rng).await,
+            Door::Import => self.import(rng).await,
+            Door::Checkpoint => self.checkpoint(rng).await,
+            Door::SavedSession => self.saved_session(rng).await,
+        }
+    }
+
+    async fn cursor(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let input = changed(rng, &self.cursors);
+        let run = &self.ended;
+        let path = match rng.random_range(0..3) {
+            0 => format!("/api/stream/runs/{run}?after={}", escaped(&input)),
+            1 => format!("/api/runs/{run}/events?after={}", escaped(&input)),
+            _ => format!("/api/stream/runs?after={}", escaped(&input)),
+        };
+        // Only how a stream begins: that of all runs does not end.
+        let answer = self.ask(Method::GET, &path, &[]).await?;
+        if answer.status().is_success() {
+            return Ok(Answer { word: answer.status().as_u16().to_string(), violation: None, input: shown(&input) });
+        }
+        judged(answer, &input, None).await
+    }
+
+    async fn events(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let input = changed(rng, &EVENTS.map(|text| text.as_bytes().to_vec()));
+        let answer = self.ask(Method::POST, &format!("/api/runs/{}/events", self.open), &input).await?;
+        if !answer.status().is_success() {
+            return judged(answer, &input, None).await;
+        }
+        let sent: Value = serde_json::from_slice(&input).context("what is no JSON was accepted")?;
+        let sent = if sent.is_array() { sent } else { json!([sent]) };
+        let ack: Value = serde_json::from_slice(&answer.bytes().await?)?;
+        let mut violation = None;
+        for (stored, sent) in ack["events"].as_array().into_iter().flatten().zip(sent.as_array().into_iter().flatten())
+        {
+            // A delta has no seq.
+            let Some(seq) = stored["seq"].as_i64().filter(|_| stored["duplicate"] == false) else { continue };
+            let path = format!("/api/runs/{}/events?after={}&limit=1", self.open, seq - 1);
+            let page: Value = self.ask(Method::GET, &path, &[]).await?.json().await?;
+            let event = &page["events"][0];
+            let payload = if sent["payload"].is_null() { &json!({}) } else { &sent["payload"] };
+            if event["seq"] != seq || event["type"] != sent["type"] || event["payload"] != *payload {
+                violation = Some(format!("stored as {event}"));
+            }
+        }
+        Ok(Answer { word: "200".to_owned(), violation, input: shown(&input) })
+    }
+
+    async fn token(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let input = changed(rng, &[self.token.as_bytes().to_vec()]);
+        // What no header can have does not leave the client.
+        let input: Vec<u8> = input.into_iter().filter(|byte| (0x20..0x7f).contains(byte)).collect();
+        let text = String::from_utf8_lossy(&input).into_owned();
+        let asked = self.client.get(format!("{}/api/runs?limit=1", self.url));
+        let answer = asked.header("authorization", format!("Bearer {text}")).send().await?;
+        let is_forged = answer.status().is_success() && text.trim() != self.token;
+        judged(answer, &input, is_forged.then(|| "accepted".to_owned())).await
+    }
+
+    async fn names(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let mut input = changed(rng, &NAMES.map(|text| text.as_bytes().to_vec()));
+        input.truncate(NAME_BYTES_MAX);
+        let name = escaped(&input);
+        let path = match rng.random_range(0..7) {
+            0 => format!("/api/runs/{name}"),
+            1 => format!("/api/runs/by-external-id/{name}"),
+            2 => format!("/api/artifacts/{name}"),
+            3 => format!("/api/saved-sessions/{name}"),
+            4 => format!("/api/threads/kept/checkpoints/{name}"),
+            5 => format!("/api/runs?thread_id={name}&tag={name}&q={name}"),
+            _ => {
+                let answer = self.ask(Method::PUT, &format!("/api/threads/{name}"), b"{}").await?;
+                if !answer.status().is_success() {
+                    return judged(answer, &input, None).await;
+                }
+                let thread: Value = self.ask(Method::GET, &format!("/api/threads/{name}"), &[]).await?.json().await?;
+                let is_other = thread["thread_id"].as_str().map(str::as_bytes) != Some(&input);
+                let violation = is_other.then(|| format!("read as {thread}"));
+                return Ok(Answer { word: "a thread".to_owned(), violation, input: shown(&input) });
+            }
+        };
+        judged(self.ask(Method::GET, &path, &[]).await?, &input, None).await
+    }
+
+    async fn frames(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let url = format!("{}/api/runners/connect", self.url.replacen("http", "ws", 1));
+        let mut request = url.into_client_request()?;
+        request.headers_mut().insert("sec-websocket-protocol", "runreel.runner.v1".parse()?);
+        request.headers_mut().insert("authorization", format!("Bearer {}", self.token).parse()?);
+        let (mut socket, _) = connect_async(request).await?;
+        let inputs = FRAMES.map(|text| text.as_bytes().to_vec());
+        let mut input = Vec::new();
+        let greets = rng.random_bool(0.5);
+        for number in 0..rng.random_range(1..4) {
+            input = if greets && number == 0 { inputs[0].clone() } else { changed(rng, &inputs) };
+            let message = match String::from_utf8(input.clone()) {
+                Ok(text) if rng.random_bool(0.9) => Message::text(text),
+                _ => Message::binary(input.clone()),
+            };
+            if socket.send(message).await.is_err() {
+                break;
+            }
+        }
+        // It answers or closes; whoever does neither has lost its place.
+        let _ = socket.send(Message::Ping(b"there?".as_slice().into())).await;
+        let mut word = "closed".to_owned();
+        while let Some(Ok(message)) = socket.next().await {
+            match message {
+                Message::Close(frame) => {
+                    word = frame.map_or(word, |frame| format!("closed ({})", u16::from(frame.code)));
+                    break;
+                }
+                Message::Pong(_) => {
+                    "goes on".clone_into(&mut word);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let _ = socket.close(None).await;
+        Ok(Answer { word, violation: None, input: shown(&input) })
+    }
+
+    async fn import(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let (id, lines) = &self.export;
+        // Each time another run, of the same month.
+        let run = format!("{}{:012x}", &id[..24], rng.random_range(0..1_u64 << 48));
+        let lines = lines.replace(id.as_str(), &run).into_bytes();
+        let input = changed(rng, &[lines]);
+        let asked = self.client.post(format!("{}/api/runs/{run}/import", self.url)).bearer_auth(&self.token);
+        let answer = asked.header("content-type", "application/x-ndjson").body(input.clone()).send().await?;
+        if !answer.status().is_success() {
+            return judged(answer, &input, None).await;
+        }
+        let word = answer.status().as_u16().to_string();
+        let exported = self.ask(Method::GET, &format!("/api/runs/{run}/export"), &[]).await?.text().await?;
+        let read = |text: &str| text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
+        let mut stored = read(&exported)?;
+        stored.pop();
+        let sent = read(std::str::from_utf8(&input)?).context("what is no JSON was accepted")?;
+        let violation = (stored != sent).then(|| format!("exported as {}", shown(exported.as_bytes())));
+        Ok(Answer { word, violation, input: shown(&input) })
+    }
+
+    async fn checkpoint(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let thread = format!("fuzz-{}", rng.random::<u32>());
+        let place = format!("/api/threads/{thread}/checkpoints/1");
+        let input = if rng.random_bool(0.5) {
+            changed(rng, &[checkpoint(STATE)])
+        } else {
+            checkpoint(&changed(rng, &[STATE.to_vec()]))
+        };
+        let answer = self.ask(Method::PUT, &place, &input).await?;
+        if !answer.status().is_success() {
+            return judged(answer, &input, None).await;
+        }
+        let sent: Value = serde_json::from_slice(&input).context("what is no JSON was accepted")?;
+        let ns = escaped(sent["ns"].as_str().unwrap_or_default().as_bytes());
+        let read: Value = self.ask(Method::GET, &format!("{place}?ns={ns}"), &[]).await?.json().await?;
+        let bytes = |value: &Value| value["b"].as_str().unwrap_or_default().to_owned();
+        let is_other = bytes(&read["checkpoint"]) != bytes(&sent["checkpoint"]);
+        let violation = is_other.then(|| format!("read as {read}"));
+        // What is in it is only read when a session is saved.
+        let name = ["one", "two", "three"].choose(rng).copied().unwrap_or_default();
+        let body = json!({ "thread_id": thread, "name": format!("{name}-{}", rng.random_range(0..50)) }).to_string();
+        let saved = self.ask(Method::POST, "/api/saved-sessions", body.as_bytes()).await?;
+        let mut answer = judged(saved, &input, violation).await?;
+        answer.word = format!("stored, saved {}", answer.word);
+        self.ask(Method::DELETE, &format!("/api/threads/{thread}"), &[]).await?;
+        Ok(answer)
+    }
+
+    async fn saved_session(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
+        let input = changed(rng, &self.saved);
+        // A file knows its name.
+        let asked = self.client.put(format!("{}/api/saved-sessions/kept", self.url)).bearer_auth(&self.token);
+        let answer = asked.header("content-type", "application/json").body(input.clone()).send().await?;
+        judged(answer, &input, None).await
+    }
+}
+
+fn checkpoint(state: &[u8]) -> Vec<u8> {
+    let value = json!({ "t": "msgpack", "b": STANDARD.encode(state) });
+    let metadata = json!({ "source": "loop", "step": 1 });
+    json!({ "ns": "", "checkpoint": value, "metadata": metadata, "versions": {}, "blobs": {} }).to_string().into_bytes()
+}
+
+/// An answer that must be a success or a refusal with a code.
+async fn judged(answer: Response, input: &[u8], violation: Option<String>) -> anyhow::Result<Answer> {
+    let (status, bytes) = (answer.status(), answer.bytes().await?);
+    let code = || serde_json::from_slice::<Value>(&bytes).ok()?["code"].as_str().map(str::to_owned);
+    let (mut word, mut violation) = (status.as_u16().to_string(), violation);
+    if !status.is_success() {
+        match code() {
+            Some(code) if status.is_client_error() => word = format!("{word} {code}"),
+            _ => violation = Some(format!("{status} {}", shown(&bytes))),
+        }
+    }
+    Ok(Answer { word, violation, input: shown(input) })
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let text = percent_encode(bytes, NON_ALPHANUMERIC).to_string();
+    debug_assert!(percent_decode(text.as_bytes()).eq(bytes.iter().copied()), "it is read as it was written");
+    text
+}
+
+fn shown(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string().chars().take(400).collect()
+}

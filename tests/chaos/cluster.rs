@@ -32,17 +32,25 @@ pub(crate) struct Cluster {
     pub(crate) port: u16,
     programs: PathBuf,
     account: Option<(u32, u32)>,
+    /// Variables of its programs.
+    env: Vec<(String, String)>,
 }
 
 impl Cluster {
     /// Creates and starts a cluster in `dir`, whose parent exists; its write-ahead log may be elsewhere.
     pub(crate) async fn create(dir: &Path, wal_dir: Option<&Path>) -> anyhow::Result<Self> {
+        Self::create_with(dir, wal_dir, &[]).await
+    }
+
+    /// The same with variables for its programs.
+    pub(crate) async fn create_with(dir: &Path, wal_dir: Option<&Path>, env: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let options = Options { data_dir: dir.to_owned(), pg_bin: None, path_env: runreel::config::path() };
         let initdb = postgres::client("initdb", &options).await.context("there is no initdb")?;
         // Links in a folder of PATH may be missing for some of them.
         let initdb = fs::canonicalize(initdb)?;
         let programs = initdb.parent().context("initdb has no folder")?.to_owned();
-        let cluster = Self { dir: dir.to_owned(), port: free_port()?, programs, account: account()? };
+        let cluster = Self { dir: dir.to_owned(), port: free_port()?, programs, account: account()?, env };
         cluster.make_dir(dir)?;
         let mut initdb = cluster.program("initdb");
         initdb
@@ -84,7 +92,8 @@ impl Cluster {
         }
         run(copy).await?;
         let port = if is_standby { free_port()? } else { self.port };
-        Ok(Self { dir: dir.to_owned(), port, programs: self.programs.clone(), account: self.account })
+        let (programs, env) = (self.programs.clone(), self.env.clone());
+        Ok(Self { dir: dir.to_owned(), port, programs, account: self.account, env })
     }
 
     /// Starts it and returns when it accepts connections.
@@ -179,6 +188,7 @@ impl Cluster {
         if let Some((uid, gid)) = self.account {
             command.uid(uid).gid(gid);
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
         command
     }

@@ -16,10 +16,12 @@
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
 mod alone;
+mod clock;
 mod cluster;
 mod demo;
 mod disk;
 mod floods;
+mod full;
 mod fuzz;
 mod graph;
 mod judge;
@@ -86,7 +88,10 @@ enum Scenario {
     ClientCuts,
     FailPoints,
     PowerLoss,
+    FullDisk,
+    FullStores,
     ReaderStorm,
+    ClockJumps,
     Narrow,
     Drain,
     StalledReaders,
@@ -270,8 +275,17 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
             let uploads = points::uploads(program, seed, args.faults.unwrap_or(pick(2, 20))).await;
             return vec![(name.clone(), storm(program, seed, plan).await), (format!("{name} (uploads)"), uploads)];
         }
-        Scenario::PowerLoss if !args.alone => return vec![(name, Ok(Verdict::cannot(alone::MISSING_DISK)))],
+        Scenario::PowerLoss | Scenario::FullDisk | Scenario::FullStores if !args.alone => {
+            return vec![(name, Ok(Verdict::cannot(alone::MISSING_DISK)))];
+        }
+        Scenario::FullDisk => Plan { fault: Fault::FillDisk, faults: faults(1, 5), readers: pick(8, 12), ..base },
         Scenario::PowerLoss => Plan { fault: Fault::LosePower, faults: faults(2, 20), readers: pick(8, 12), ..base },
+        Scenario::ClockJumps if skew::library().is_none() => return vec![(name, Ok(Verdict::cannot(skew::MISSING)))],
+        Scenario::ClockJumps => {
+            // The server looks at the database's clock once a minute.
+            let fault = Fault::JumpClock(Duration::from_secs(pick(2, 65) as u64));
+            Plan { fault, faults: faults(1, 6), readers: pick(8, 12), ..base }
+        }
         // A thousand readers get everything, so writers emit less.
         Scenario::ReaderStorm => Plan {
             fault: Fault::CutReaders,
@@ -305,6 +319,7 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
             let faults = (args.faults.unwrap_or(pick(3, 50)), nats_kills);
             live::live(program, seed, pick(12, 30), faults, quiet).await
         }
+        Scenario::FullStores => full::run(program, args.faults.unwrap_or(pick(1, 5))).await,
         Scenario::SameEventId => scenarios::same_event_id(program, seed).await,
         Scenario::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
         Scenario::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,

@@ -65,7 +65,7 @@ pub(crate) async fn peers(
     let cluster = Cluster::create(&site.file("cluster"), None).await?;
     site.lives_on(cluster.options());
     let homes = ADDRESSES.map(|address| Home::Shared(url_at((address, cluster.port).into()))).to_vec();
-    let mut stage = Stage::on(program, site, homes, RUNS, seed, &[]).await?;
+    let mut stage = Stage::on(program, site, homes, RUNS, seed, (&[], &[])).await?;
     for reader in 0..8 {
         let target = if reader % 4 == 0 { Target::Everything } else { Target::Run(reader % RUNS) };
         stage.add_reader(reader % 2, target, reader % 2 == 1);

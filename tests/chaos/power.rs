@@ -1,4 +1,4 @@
-//! The machine of the database loses its power: what was acknowledged was on its disk.
+//! The machine of the database loses its power, or has no room left: what was acknowledged was on its disk.
 
 use std::{fs, time::Duration};
 
@@ -30,6 +30,20 @@ impl Machine {
 
     pub(crate) fn url(&self) -> String {
         url_at(self.cluster.address())
+    }
+
+    /// Neither tables nor the write-ahead log get any more room.
+    pub(crate) fn fill(&self) -> anyhow::Result<()> {
+        self.disk.fill()
+    }
+
+    pub(crate) fn free(&self) -> anyhow::Result<()> {
+        self.disk.free()
+    }
+
+    /// Starts Postgres if it has ended, as it does when it cannot write its log.
+    pub(crate) async fn keep_up(&self) -> anyhow::Result<()> {
+        if self.cluster.postmaster().is_none() { self.cluster.start().await } else { Ok(()) }
     }
 
     /// Everything stops at once; then the machine is started again.

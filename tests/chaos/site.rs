@@ -261,6 +261,19 @@ impl Server {
         Ok(None)
     }
 
+    /// What is wrong with the log according to `runreel verify --all`.
+    pub(crate) async fn verify(&self) -> anyhow::Result<Option<String>> {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(["verify", "--all", "--data-dir"]).arg(&self.data_dir).stdin(Stdio::null());
+        command.env_remove("DATABASE_URL").env_remove("RUNREEL_DATA_DIR");
+        if let Home::Shared(url) = &self.home {
+            command.arg("--database-url").arg(url);
+        }
+        let said = command.output().await?;
+        let text = || [&said.stdout[..], &said.stderr].map(String::from_utf8_lossy).concat();
+        Ok((!said.status.success()).then(|| format!("the log does not verify ({}): {}", said.status, text())))
+    }
+
     /// The last lines the server wrote.
     pub(crate) fn log(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();

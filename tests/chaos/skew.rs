@@ -24,6 +24,7 @@ use crate::{
     stage::{END_MAX, Verdict},
 };
 
+pub(crate) const MISSING: &str = "libfaketime is not installed (apt-get install libfaketime)";
 /// How wrong a clock is, in libfaketime's format.
 const SKEWS: [&str; 5] = ["+60s", "-60s", "+300d", "-300d", "+0s"];
 /// Less than the clocks differ, and more than a job takes: a server that loses its lease notices too late.
@@ -38,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(program: &Path, skews: usize, jobs: usize) -> anyhow::Result<Verdict> {
     let Some(library) = library() else {
-        return Ok(Verdict::cannot("libfaketime is not installed (apt-get install libfaketime)"));
+        return Ok(Verdict::cannot(MISSING));
     };
     let mut verdict = Verdict::default();
     for skew in SKEWS.iter().take(skews) {
@@ -49,7 +50,7 @@ pub(crate) async fn run(program: &Path, skews: usize, jobs: usize) -> anyhow::Re
 }
 
 /// The variant for programs with threads, wherever a distribution installs it.
-fn library() -> Option<PathBuf> {
+pub(crate) fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
     folders
         .map(|folder| folder.join("faketime/libfaketimeMT.so.1"))

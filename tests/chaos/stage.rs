@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::Cluster,
     judge::{Run, Table, Tally, judge_reader, judge_rows, judge_table},
     power::Machine,
     progress,
@@ -47,6 +48,8 @@ pub(crate) struct Stage {
     pub(crate) proxy: Option<Proxy>,
     /// The database's machine, which may lose its power.
     pub(crate) machine: Option<Machine>,
+    /// A Postgres of the harness's own.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) site: Site,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) run_ids: Vec<String>,
@@ -110,7 +113,7 @@ impl Stage {
         let shared = if processes > 1 { Some(Shared::start(&site).await?) } else { None };
         let home = || shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
         let homes = (0..processes).map(|_| home()).collect();
-        let mut stage = Self::on(program, site, homes, runs, seed, flags).await?;
+        let mut stage = Self::on(program, site, homes, runs, seed, (flags, &[])).await?;
         stage.shared = shared;
         Ok(stage)
     }
@@ -121,7 +124,7 @@ impl Stage {
         let shared = Shared::start(&site).await?;
         let proxy = Proxy::to(shared.upstream()).await;
         let homes = vec![Home::Shared(shared.url_through(proxy.port))];
-        let mut stage = Self::on(program, site, homes, runs, seed, &[]).await?;
+        let mut stage = Self::on(program, site, homes, runs, seed, (&[], &[])).await?;
         (stage.shared, stage.proxy) = (Some(shared), Some(proxy));
         Ok(stage)
     }
@@ -132,23 +135,23 @@ impl Stage {
         let machine = Machine::start(&site).await?;
         site.lives_on(machine.cluster.options());
         let homes = vec![Home::Shared(machine.url())];
-        let mut stage = Self::on(program, site, homes, runs, seed, &[]).await?;
+        let mut stage = Self::on(program, site, homes, runs, seed, (&[], &[])).await?;
         stage.machine = Some(machine);
         Ok(stage)
     }
 
-    /// A server in each of these homes, and a tree of runs.
+    /// A server in each of these homes, with these flags and variables, and a tree of runs.
     pub(crate) async fn on(
         program: &Path,
         site: Site,
         homes: Vec<Home>,
         runs: usize,
         seed: u64,
-        flags: &[&str],
+        (flags, env): (&[&str], &[(&str, &str)]),
     ) -> anyhow::Result<Self> {
         let mut servers = Vec::new();
         for (number, home) in homes.into_iter().enumerate() {
-            servers.push(Server::start(program, &site, home, number, flags).await?);
+            servers.push(Server::start_with(program, &site, home, number, flags, env).await?);
         }
         let mut stage = Self {
             readers: Vec::new(),
@@ -156,6 +159,7 @@ impl Stage {
             shared: None,
             proxy: None,
             machine: None,
+            cluster: None,
             site,
             traffic: Arc::default(),
             run_ids: Vec::new(),
@@ -314,9 +318,12 @@ impl Stage {
         verdict.require(under_way == 0, || format!("{under_way} emits never got an answer"));
     }
 
-    /// Stops the servers cleanly: exit 0 in time, and no panic in a log.
+    /// Verifies the log, and stops the servers cleanly: exit 0 in time, and no panic in a log.
     pub(crate) async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
         self.readers.clear();
+        if let Some(server) = self.servers.first() {
+            verdict.violations.extend(server.verify().await?);
+        }
         for server in &mut self.servers {
             match server.terminate(END_MAX).await? {
                 Some(status) => verdict.require(status.success(), || format!("the server ended with {status}")),

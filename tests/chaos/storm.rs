@@ -20,6 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    clock,
     judge::{ACKNOWLEDGED_MIN, Trial},
     points, progress,
     proxy::{Fate, Proxy, Upstream},
@@ -51,6 +52,8 @@ const NARROW: [&str; 4] = ["--db-connections", "2", "--bus-frames", "16"];
 const DESCRIPTORS: u64 = 256;
 /// Connections of a crowd.
 const CROWD: usize = 300;
+/// How long a disk stays full.
+const FULL: Duration = Duration::from_secs(3);
 /// Events of a burst, and of one request of it.
 const BURST: u64 = 5_000;
 const BURST_BATCH: usize = 100;
@@ -75,6 +78,10 @@ pub(crate) enum Fault {
     KillAtPoint,
     /// The machine of the database loses its power.
     LosePower,
+    /// The disk of the machine of the database is full, its write-ahead log's too.
+    FillDisk,
+    /// The clock of the machine jumps, and stays wrong for so long.
+    JumpClock(Duration),
     /// More connections than the server has descriptors for, and a burst of events through a ring of few frames.
     Crowd,
 }
@@ -96,8 +103,9 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
     let mut stage = match plan.fault {
         Fault::CutDatabase | Fault::KillAtPoint => Stage::behind_proxy(program, plan.runs, seed).await?,
         Fault::CutReaders => Stage::open(program, 1, plan.runs, seed, &["--principal-streams", "2000"]).await?,
-        Fault::LosePower => Stage::on_machine(program, plan.runs, seed).await?,
+        Fault::LosePower | Fault::FillDisk => Stage::on_machine(program, plan.runs, seed).await?,
         Fault::Crowd => Stage::open(program, plan.processes, plan.runs, seed, &NARROW).await?,
+        Fault::JumpClock(_) => clock::stage(program, plan.runs, seed).await?,
         // Runs of two lanes have no order in common.
         _ if plan.processes > 1 => Stage::open(program, plan.processes, plan.runs, seed, &["--lanes", "2"]).await?,
         _ => Stage::open(program, plan.processes, plan.runs, seed, &[]).await?,
@@ -222,18 +230,23 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
         Fault::CutClients => cut(stage, [Some(Fate::Unanswered), None][number % 2]).await,
         Fault::LosePower => {
             stage.machine.as_ref().context("there is no machine")?.lose_power().await?;
-            let address = stage.servers[0].address;
-            let back = async {
-                while !is_ready(address).await {
-                    sleep(Duration::from_millis(20)).await;
-                }
-            };
-            timeout(READY_MAX, back).await.context("the server does not recover")
+            until_ready(stage.servers[0].address).await
         }
+        Fault::FillDisk => fill_disk(stage).await,
         Fault::KillAtPoint => points::kill_at(stage, number, notes).await,
         Fault::Crowd => crowd(stage, number).await,
+        Fault::JumpClock(lasts) => clock::jump(stage, number, lasts).await,
         Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,
     }
+}
+
+async fn until_ready(address: SocketAddr) -> anyhow::Result<()> {
+    let wait = async {
+        while !is_ready(address).await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(READY_MAX, wait).await.context("the server does not recover")
 }
 
 /// Breaks a connection that carries events, or all connections, and waits until the server is ready again.
@@ -250,6 +263,28 @@ async fn cut(stage: &Stage, fate: Option<Fate>) -> anyhow::Result<()> {
         }
     };
     timeout(READY_MAX, wait).await.context("the server does not recover")
+}
+
+/// Leaves no room until nothing can be stored, and then for a while.
+async fn fill_disk(stage: &Stage) -> anyhow::Result<()> {
+    let (machine, address) = (stage.machine.as_ref().context("there is no machine")?, stage.servers[0].address);
+    machine.fill()?;
+    let told = async {
+        while is_ready(address).await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(READY_MAX, told).await.context("the server does not notice")?;
+    sleep(FULL).await;
+    machine.free()?;
+    let back = async {
+        while !is_ready(address).await {
+            machine.keep_up().await?;
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    };
+    timeout(READY_MAX, back).await.context("the server does not recover")?
 }
 
 /// Connects more often than the server can accept, emits a burst, and lets go.
@@ -269,12 +304,7 @@ async fn crowd(stage: &Stage, number: usize) -> anyhow::Result<()> {
         }
     }
     drop(sockets);
-    let wait = async {
-        while !is_ready(address).await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(READY_MAX, wait).await.context("the server does not recover")
+    until_ready(address).await
 }
 
 /// How often readers had to go back to the database.
@@ -304,12 +334,7 @@ async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &m
     tokio::time::sleep_until(began + duration).await;
     stage.site.signal_postgres(Signal::CONT);
     let healed = Instant::now();
-    let back = async {
-        while !is_ready(address).await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(READY_MAX, back).await.context("the server does not recover")?;
+    until_ready(address).await?;
     let mut waits = Vec::new();
     for probe in probes {
         let (elapsed, status) = probe.await?;

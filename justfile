@@ -323,11 +323,11 @@ tools:
 # What the fault harness breaks things with. Without it (or without root) it says what it cannot run.
 [private]
 faults:
-    @if ! { command -v iptables && command -v ip && command -v mkfs.ext4 && command -v taskset && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1; then \
+    @if ! { command -v iptables && command -v ip && command -v mkfs.ext4 && command -v taskset && command -v nats-server && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1; then \
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-            echo "installing iproute2, iptables, e2fsprogs, libfaketime" >&2; apt-get update -qq; \
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 iptables e2fsprogs util-linux libfaketime >/dev/null; \
-        else echo "some faults cannot be brought about: apt-get install iproute2 iptables e2fsprogs libfaketime" >&2; fi; fi
+            echo "installing iproute2, iptables, e2fsprogs, libfaketime, nats-server" >&2; apt-get update -qq; \
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 iptables e2fsprogs util-linux libfaketime nats-server >/dev/null; \
+        else echo "some faults cannot be brought about: apt-get install iproute2 iptables e2fsprogs libfaketime nats-server" >&2; fi; fi
 
 # A virtual environment for the Python package's tests, made anew when what it holds has changed.
 [private]

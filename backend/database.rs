@@ -3,6 +3,7 @@
 
 use std::{path::Path, str::FromStr, time::Duration};
 
+use anyhow::Context as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::{
@@ -42,9 +43,7 @@ impl Database {
 
     fn given(data: &DataArgs) -> anyhow::Result<Option<Self>> {
         let Some(url) = data.database_url()? else { return Ok(None) };
-        let options = PgConnectOptions::from_str(&url)
-            .map_err(|_| anyhow::anyhow!("DATABASE_URL must look like postgres://user:password@host:port/database"))?;
-        Ok(Some(Self { options, cluster: None, endpoint: None }))
+        Ok(Some(Self { options: parsed(&url).context("DATABASE_URL")?, cluster: None, endpoint: None }))
     }
 
     /// The embedded database of a running server.
@@ -67,6 +66,13 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// How to connect to an operator's own database.
+pub fn parsed(url: &str) -> anyhow::Result<PgConnectOptions> {
+    PgConnectOptions::from_str(url).map_err(|_| {
+        anyhow::anyhow!("the URL of a database must look like postgres://user:password@host:port/database")
+    })
 }
 
 /// Sets every option, so that no `PG…` environment variable has an effect.

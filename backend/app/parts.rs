@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use sqlx::postgres::PgConnectOptions;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
         channels::{ChannelConfig, TELEGRAM},
     },
     confine::{self, Confinement},
-    database::Database,
+    database::{self, Database},
     dispatch::{self, Dispatch},
     domain::{
         id::Name,
@@ -33,7 +34,9 @@ use crate::{
     runners::Runners,
     saved::{SavedSessions, Talk},
     sealer::Sealer,
-    store::{self, Store, append::Appenders, queries::Queries, query::SCOPED, sessions::SessionPolicy},
+    store::{
+        self, Store, append::Appenders, queries::Queries, query::SCOPED, replica::Readers, sessions::SessionPolicy,
+    },
     supervise::Supervisor,
     telemetry,
     threads::Threads,
@@ -132,7 +135,7 @@ pub(super) async fn build(
         saved,
         runners,
         agents: ConfiguredAgent::all(&plan.file.sections.agents),
-        queries: Queries::new(store.clone(), database.reader(SCOPED)),
+        queries: Queries::new(store.clone(), database.reader(SCOPED), plan.readers().await?),
         authenticator,
         revocations,
         metrics,
@@ -156,16 +159,7 @@ where
 
 /// Connects to the database and prepares it for use.
 async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<(Store, Appenders)> {
-    let settings = store::Settings {
-        options: database.options.clone(),
-        connections_max: args.db_connections,
-        own_connections_max: match args.auth.auth {
-            // There is only one principal.
-            Auth::Off => args.db_connections,
-            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
-        },
-        lanes: args.lanes,
-    };
+    let settings = store_settings(database.options.clone(), args);
     let (store, appenders) = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
     // By this server's clock, which dates its runs, and before the first of them.
@@ -180,6 +174,19 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
         store::query::enable_reader_login(&database.options).await?;
     }
     Ok((store, appenders))
+}
+
+fn store_settings(options: PgConnectOptions, args: &ServeArgs) -> store::Settings {
+    store::Settings {
+        options,
+        connections_max: args.db_connections,
+        own_connections_max: match args.auth.auth {
+            // There is only one principal.
+            Auth::Off => args.db_connections,
+            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
+        },
+        lanes: args.lanes,
+    }
 }
 
 /// Connects, and waits for a database that is not reachable yet. A refusal by a reachable one is returned at once.
@@ -228,6 +235,14 @@ impl Plan<'_> {
         let bounds = self.args.bounds;
         let own = OwnBounds { uploads: bounds.principal_uploads, downloads: bounds.principal_downloads };
         Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone(), own))
+    }
+
+    /// The primary, and a replica beside it if there is one.
+    async fn readers(&self) -> anyhow::Result<Readers> {
+        let url = self.args.replica_url()?;
+        let options = url.map(|url| database::parsed(&url).context("--replica-url")).transpose()?;
+        let replica = options.map(|options| store_settings(options, self.args));
+        Ok(Readers::new(self.store.clone(), replica, self.store.artifacts().home().await?))
     }
 
     async fn timeline(

@@ -121,7 +121,11 @@ async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
         }
     }
     let unreachable = |error| CliError { code: UNREACHABLE, what: format!("{error:#}"), hint: None };
-    Ok(Database::visit(data).await.map_err(unreachable)?)
+    let database = Database::visit(data).await.map_err(unreachable)?;
+    if database.endpoint.is_none() {
+        query::check_sessions(&database.options).await.map_err(error::unscoped)?;
+    }
+    Ok(database)
 }
 
 async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyhow::Result<ExitCode> {

@@ -128,6 +128,10 @@ pub struct ServeArgs {
     /// Database connections for reading (each writer lane, the notification listener and the relay have their own).
     #[arg(long, env = "RUNREEL_DB_CONNECTIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub db_connections: u32,
+    /// A read replica of your own Postgres, as postgres://user:password@host:port/database: pages of events, exports and
+    /// queries are read there while it is not behind what anybody has seen.
+    #[arg(long, env = "RUNREEL_REPLICA_URL", hide_env_values = true, value_name = "URL")]
+    pub replica_url: Option<String>,
     /// How long a starting server waits for a database that is not up yet, milliseconds.
     #[arg(long, env = "RUNREEL_DATABASE_WAIT_MS", default_value_t = DATABASE_WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub database_wait_ms: u64,
@@ -262,6 +266,11 @@ impl ServeArgs {
             ("cors_origin", "RUNREEL_CORS_ORIGIN", listed(&self.cors_origin, "(none)")),
             ("pepper", "RUNREEL_PEPPER", set(secrets.pepper.is_some())),
             ("db_connections", "RUNREEL_DB_CONNECTIONS", self.db_connections.to_string()),
+            (
+                "replica_url",
+                "RUNREEL_REPLICA_URL",
+                self.replica_url()?.map_or_else(|| "(none)".to_owned(), |url| mask(&url)),
+            ),
             ("database_wait_ms", "RUNREEL_DATABASE_WAIT_MS", self.database_wait_ms.to_string()),
             ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),

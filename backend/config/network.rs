@@ -56,6 +56,14 @@ impl TlsArgs {
 }
 
 impl ServeArgs {
+    /// The URL of a read replica, from the flag, the variable or the file named by `RUNREEL_REPLICA_URL_FILE`.
+    pub fn replica_url(&self) -> Result<Option<String>, Error> {
+        match &self.replica_url {
+            Some(url) if !url.is_empty() => Ok(Some(url.clone())),
+            _ => secret_from_file("RUNREEL_REPLICA_URL"),
+        }
+    }
+
     /// The URL of a NATS server, from the flag, the variable or the file named by `RUNREEL_LIVE_FILE`.
     pub fn live(&self) -> Result<Option<String>, Error> {
         let url = match &self.live {

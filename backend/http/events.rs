@@ -39,8 +39,8 @@ use crate::{
         principal::{OwnerId, Scope},
     },
     quota::Share,
-    store,
-    timeline::{Timeline, emit::EmitError, resume::check_current},
+    store::{self, Store},
+    timeline::{emit::EmitError, resume::check_current},
 };
 
 /// The routes of this file.
@@ -285,7 +285,8 @@ async fn page(
     let histories = server.timeline.histories();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let events = server.timeline.store().events();
+    let store = server.readers.of_run(&owner, run).await;
+    let events = store.events();
     let page = events.page_of(&owner, run, after, limit, EVENT_PAGE_BYTES_MAX).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     if after > page.last_seq || !server.timeline.admits(&owner, run, cursor, &histories).await? {
@@ -294,7 +295,7 @@ async fn page(
     }
     if accept.contains("application/x-ndjson") {
         let room = replies::paged(&server, &owner)?;
-        return Ok(ndjson(server.timeline.clone(), (owner, room), run, (after, page.history), filter));
+        return Ok(ndjson(store.clone(), (owner, room), run, (after, page.history), filter));
     }
     let (last, end) = (page.last_seq, page.events.last().map_or(after, |(place, _)| place.seq));
     let page = EventPage::of(&context, page, (cursor, &histories), end < last, |kind| filter.admits(kind));
@@ -303,7 +304,7 @@ async fn page(
 
 /// Streams all events, a page of the database at a time. The connection is cut if the log is set back.
 fn ndjson(
-    timeline: Timeline,
+    store: Store,
     (owner, room): (OwnerId, Share),
     run: RunId,
     (after, history): (Seq, Tag),
@@ -313,7 +314,7 @@ fn ndjson(
         let _room = room;
         let mut after = after;
         loop {
-            let page = timeline.store().events().page(&owner, run, after, REPLAY_ROWS).await?;
+            let page = store.events().page(&owner, run, after, REPLAY_ROWS).await?;
             let Some(page) = page else { return };
             if page.history != history {
                 Err(store::Error::timeout())?;

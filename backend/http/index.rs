@@ -166,7 +166,8 @@ pub(super) async fn page(
     let before = query.text("before").map(|_| query.number("before", 0, 1, i64::MAX)).transpose()?;
     let limit = query.number("limit", INDEX_ROWS_DEFAULT, 1, INDEX_ROWS_MAX)?;
     let histories = server.timeline.histories();
-    let events = server.timeline.store().events();
+    let store = server.readers.of_run(owner, run).await;
+    let events = store.events();
     let _turn = server.timeline_turn(owner).await?;
     let page = events.page_before(owner, run, before.and_then(Seq::new), limit, INDEX_PAGE_BYTES_MAX).await?;
     let page = page.ok_or_else(Problem::not_found)?;
@@ -224,7 +225,8 @@ pub(super) async fn picked(server: &Server, owner: &OwnerId, run: RunId, query: 
     })?;
     let histories = server.timeline.histories();
     let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let events = server.timeline.store().events();
+    let store = server.readers.of_run(owner, run).await;
+    let events = store.events();
     let page = events.at_seqs(owner, run, &seqs, EVENT_PAGE_BYTES_MAX).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     let has_more = !page.complete && page.events.len() < seqs.len();

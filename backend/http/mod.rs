@@ -91,7 +91,7 @@ use crate::{
     retention::Retention,
     runners::Runners,
     saved::SavedSessions,
-    store::queries::Queries,
+    store::{queries::Queries, replica::Readers},
     threads::Threads,
     timeline::Timeline,
 };
@@ -111,6 +111,7 @@ pub struct Shared {
     /// Those of the configuration.
     pub agents: Vec<ConfiguredAgent>,
     pub queries: Queries,
+    pub readers: Readers,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
@@ -178,6 +179,7 @@ impl Server {
             saved,
             runners,
             agents,
+            readers: queries.readers().clone(),
             queries,
             authenticator,
             revocations,

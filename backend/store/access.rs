@@ -10,8 +10,9 @@ use sqlx::{
 
 use super::Error;
 
-/// How often two connections are compared: between two statements, others may use what a pooler has.
-const COMPARISONS: usize = 3;
+/// How often two connections are compared, each time with one more statement between: a pooler may lend what it has in turn,
+/// and others may use it meanwhile.
+const COMPARISONS: usize = 4;
 
 /// How to open connections of one kind.
 #[derive(Clone, Debug)]
@@ -80,6 +81,17 @@ impl Access {
         .connect_lazy_with(options)
     }
 
+    /// Whether a program that is given the settings as parameters of the start, such as psql, gets this role by them.
+    pub(super) async fn starts_as(&self, role: &str) -> bool {
+        let options = self.options.clone().options(self.settings.iter().map(|(name, value)| (name, value)));
+        let read = sqlx::raw_sql("select current_setting('role')");
+        let role_of = async {
+            let mut connection = PgConnection::connect_with(&options).await?;
+            connection.fetch_one(read).await?.try_get::<String, _>(0)
+        };
+        role_of.await.is_ok_and(|started| started == role)
+    }
+
     /// Rejects a pooler that lends the connections of the database for less than a session: what one of ours is set to
     /// would hold for others, its role and its owner among them.
     pub(super) async fn check_sessions(&self) -> Result<(), Error> {
@@ -87,9 +99,11 @@ impl Access {
         let mut second = PgConnection::connect_with(&self.options).await?;
         // Statements without a name, which such a pooler passes on.
         let mark = "select set_config('runreel.session', gen_random_uuid()::text, false)";
-        for _ in 0..COMPARISONS {
+        for between in 1..=COMPARISONS {
             let marked: String = first.fetch_one(sqlx::raw_sql(mark)).await?.try_get(0)?;
-            second.execute(sqlx::raw_sql(mark)).await?;
+            for _ in 0..between {
+                second.execute(sqlx::raw_sql(mark)).await?;
+            }
             let read = sqlx::raw_sql("select current_setting('runreel.session', true)");
             let read: Option<String> = first.fetch_one(read).await?.try_get(0)?;
             if read != Some(marked) {

@@ -45,6 +45,7 @@ pub mod prune;
 pub mod queries;
 pub mod query;
 pub mod queue;
+pub mod replica;
 pub mod retention;
 mod run_aliases;
 pub mod runs;
@@ -177,6 +178,11 @@ impl Store {
         .execute(&mut owner)
         .await?;
         owner.close().await?;
+        Ok(Self::open(access, &settings))
+    }
+
+    /// The pools of a database that is as it should be. No connection is opened yet.
+    fn open(access: Access, settings: &Settings) -> Self {
         // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
         // is noticed when it is used.
         let pool = |access: Access, connections_max, asked| {
@@ -191,8 +197,8 @@ impl Store {
         // A statement that takes too long must be reported as such, so it ends before its request does.
         let readers = access.as_role("runreel_app").with([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
         let (all, own) = (settings.connections_max, settings.own_connections_max);
-        Ok(Self(Arc::new(Database {
-            pool: pool(readers, settings.connections_max, false),
+        Self(Arc::new(Database {
+            pool: pool(readers, all, false),
             readers: Quota::new(all as usize, own as usize),
             throttle: Throttle::default(),
             nobody: OwnerId::trusted(""),
@@ -204,7 +210,7 @@ impl Store {
             returns: TaskTracker::new(),
             upkeep: pool(access.as_role("runreel_writer"), UPKEEP_CONNECTIONS, true),
             access,
-        })))
+        }))
     }
 
     /// Works on a connection that sees only `owner`'s rows, with statements of which at most one writes.

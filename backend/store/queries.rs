@@ -12,6 +12,7 @@ use super::{
     access::Access,
     bounded,
     query::{Column, Reader, SCOPED},
+    replica::Readers,
 };
 use crate::{
     domain::{
@@ -30,8 +31,9 @@ const GRACE_MS: u64 = 2_000;
 #[derive(Clone, Debug)]
 pub struct Queries {
     store: Store,
-    /// How to connect as the role that sees nothing by itself.
+    /// How to connect to the primary as the role that sees nothing by itself.
     options: PgConnectOptions,
+    readers: Readers,
     /// Queries in progress.
     pub turns: Quota,
 }
@@ -80,8 +82,12 @@ impl From<Error> for Unanswered {
 }
 
 impl Queries {
-    pub fn new(store: Store, options: PgConnectOptions) -> Self {
-        Self { store, options, turns: Quota::new(QUERIES_MAX, QUERIES_OWN_MAX) }
+    pub fn new(store: Store, options: PgConnectOptions, readers: Readers) -> Self {
+        Self { store, options, readers, turns: Quota::new(QUERIES_MAX, QUERIES_OWN_MAX) }
+    }
+
+    pub fn readers(&self) -> &Readers {
+        &self.readers
     }
 
     /// Runs a query over what belongs to `owner`.
@@ -110,7 +116,8 @@ impl Queries {
     }
 
     async fn answer(&self, scope: String, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
-        let reader = Reader { options: self.options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
+        let options = self.readers.of_query().await.unwrap_or(&self.options);
+        let reader = Reader { options: options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
         let access = Access::new(&reader.options).with(reader.settings()).with([
             ("runreel.scope", scope.as_str()),
             ("application_name", "runreel-query"),

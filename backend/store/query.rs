@@ -138,6 +138,11 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
     }
 }
 
+/// Rejects a database behind a pooler that lends connections for less than a session.
+pub async fn check_sessions(options: &PgConnectOptions) -> Result<(), Error> {
+    Access::new(options).check_sessions().await
+}
+
 /// Runs one statement in a read-only transaction of the reader's role, and returns how many rows it yielded.
 ///
 /// The text is the user's own and is meant to be SQL. It is harmless because of the role, which may only select from
@@ -219,6 +224,11 @@ fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
 }
 
 impl Reader {
+    /// Whether psql, which gets the settings as parameters of the start, becomes this reader by them.
+    pub async fn suits_psql(&self) -> bool {
+        Access::new(&self.options).with(self.settings()).starts_as(&self.role).await
+    }
+
     /// The settings that make a session a reader's, for our connection or for psql.
     ///
     /// Sorts get more memory than suits a server with many small statements. For one person's query it is not worth

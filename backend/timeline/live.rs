@@ -1,7 +1,7 @@
 //! Open texts on their way to other processes by a message bus, which is sooner than the table they are saved in.
 //!
-//! A message has what the next save would write, so it continues whatever the receiver read from the table, and messages
-//! repeat each other until that save. Any of them may be lost, late or doubled. A text begins and ends by the table and the
+//! A message has what was added since the last save, so it continues whatever the receiver read from the table, and messages
+//! repeat each other until the next one. Any of them may be lost, late or doubled. A text begins and ends by the table and the
 //! log alone: a message only adds to a copy that is there.
 //!
 //! The bus need not be trusted: a message is authenticated with a key that only the servers of one database have.
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::{
-    domain::id::{RunId, SpanId},
-    store::open_texts::TextWrite,
+use crate::domain::{
+    id::{RunId, SpanId},
+    limits::LIVE_MESSAGE_BYTES_MAX,
 };
 
 /// A message bus between the servers of one database, which delivers at most once.
@@ -37,16 +37,10 @@ pub(super) struct LiveText {
     pub span_id: SpanId,
     pub text_id: Uuid,
     pub at: DateTime<Utc>,
-    /// The index of the first of these pieces.
+    /// The index of the first of these pieces, and how many bytes of it are saved and left out.
     pub first_piece: usize,
+    pub left_out: usize,
     pub pieces: Vec<String>,
-}
-
-impl From<TextWrite> for LiveText {
-    fn from(write: TextWrite) -> Self {
-        let TextWrite { key, at, first_piece, pieces, .. } = write;
-        Self { run_id: key.run_id, span_id: key.span_id, text_id: key.text_id, at, first_piece, pieces }
-    }
 }
 
 /// What messages are authenticated with.
@@ -71,7 +65,23 @@ impl LiveKey {
         Self(Hmac::new_from_slice(&key).expect("HMAC takes keys of any length"))
     }
 
-    pub(super) fn seal(&self, texts: &[LiveText]) -> Option<Bytes> {
+    /// The messages of these texts, each within its bound; a text that is too large for one is in none.
+    pub(super) fn seal_all(&self, texts: Vec<LiveText>) -> Vec<Bytes> {
+        let (mut parts, mut messages) = (vec![texts], Vec::new());
+        while let Some(mut part) = parts.pop() {
+            match self.seal(&part) {
+                Some(message) if message.len() <= LIVE_MESSAGE_BYTES_MAX => messages.push(message),
+                _ if part.len() > 1 => {
+                    let rest = part.split_off(part.len() / 2);
+                    parts.extend([rest, part]);
+                }
+                _ => {}
+            }
+        }
+        messages
+    }
+
+    fn seal(&self, texts: &[LiveText]) -> Option<Bytes> {
         let mut message = vec![0; TAG_BYTES];
         serde_json::to_writer(&mut message, texts).ok()?;
         let (tag, content) = message.split_at_mut(TAG_BYTES);
@@ -91,17 +101,34 @@ impl LiveKey {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_message_is_read_as_it_was_sealed_and_not_if_anything_of_it_or_its_key_differs() {
-        let key = LiveKey::of(b"the pepper of these servers");
-        let text = LiveText {
+    fn text(pieces: Vec<String>) -> LiveText {
+        LiveText {
             run_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
             span_id: "m".parse().unwrap(),
             text_id: Uuid::from_u128(7),
             at: DateTime::UNIX_EPOCH,
             first_piece: 3,
-            pieces: vec!["Hello, ".to_owned(), "wörld".to_owned()],
-        };
+            left_out: 2,
+            pieces,
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_for_a_message_is_in_several() {
+        let key = LiveKey::of(b"pepper");
+        // Each of these letters is six in JSON.
+        let texts: Vec<_> = (0..100).map(|_| text(vec!["\u{1}".repeat(4_000)])).collect();
+        let too_large = text(vec!["\u{1}".repeat(LIVE_MESSAGE_BYTES_MAX / 4)]);
+        let messages = key.seal_all([texts.clone(), vec![too_large]].concat());
+        assert!(messages.len() > 2 && messages.iter().all(|message| message.len() <= LIVE_MESSAGE_BYTES_MAX));
+        let opened: Vec<_> = messages.iter().flat_map(|message| key.open(message).unwrap()).collect();
+        assert_eq!(opened, texts);
+    }
+
+    #[test]
+    fn a_message_is_read_as_it_was_sealed_and_not_if_anything_of_it_or_its_key_differs() {
+        let key = LiveKey::of(b"the pepper of these servers");
+        let text = text(vec!["Hello, ".to_owned(), "wörld".to_owned()]);
         let message = key.seal(std::slice::from_ref(&text)).unwrap();
         assert_eq!(key.open(&message), Some(vec![text]));
         assert_eq!(LiveKey::of(b"another pepper").open(&message), None);

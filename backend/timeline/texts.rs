@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
-    live::{Live, LiveKey, LiveText},
+    live::{Live, LiveKey},
     publish::Gate,
 };
 use crate::{
@@ -169,11 +169,11 @@ impl Parts {
     async fn send_all(&self, live: &dyn Live, key: &LiveKey) {
         loop {
             self.gate.unsent().await;
-            let texts: Vec<LiveText> = self.gate.take_unsent().into_iter().map(LiveText::from).collect();
-            if !texts.is_empty()
-                && let Some(message) = key.seal(&texts)
-            {
-                live.send(message).await;
+            let texts = self.gate.take_unsent();
+            if !texts.is_empty() {
+                for message in key.seal_all(texts) {
+                    live.send(message).await;
+                }
             }
             tokio::time::sleep(Duration::from_millis(LIVE_SEND_MS)).await;
         }

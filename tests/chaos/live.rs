@@ -52,7 +52,10 @@ pub(crate) async fn live(
     (kills, nats_kills): (usize, Option<usize>),
     quiet: Duration,
 ) -> anyhow::Result<Verdict> {
-    let mut nats = if nats_kills.is_some() { Some(NatsServer::start()?) } else { None };
+    let mut nats = match nats_kills.map(|_| NatsServer::start()).transpose() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Verdict::cannot(&error.to_string())),
+        started => started?,
+    };
     let url = nats.as_ref().map(NatsServer::url).unwrap_or_default();
     let flags = ["--live", url.as_str()];
     let mut stage = Stage::open(program, SERVERS, RUNS, seed, if nats.is_some() { &flags } else { &[] }).await?;
@@ -73,14 +76,7 @@ pub(crate) async fn live(
     verdict.require(nats.is_none() || percentile(&ages, 500) < SOON, || "texts do not come by NATS".to_owned());
     let mut rng = StdRng::seed_from_u64(seed);
     if let Some(nats) = &mut nats {
-        for kill in 0..nats_kills.unwrap_or_default() {
-            nats.kill()?;
-            tokens(&stage, TOKENS_MIN / 2).await?;
-            nats.spawn()?;
-            tokens(&stage, TOKENS_MIN / 2).await?;
-            progress(format_args!("kill {} of NATS", kill + 1))?;
-        }
-        tell_ages(&mut verdict, &take_ages(&stage), "under kills of NATS");
+        kill_nats(&stage, nats, nats_kills.unwrap_or_default(), quiet, &mut verdict).await?;
     }
     for kill in 0..kills {
         tokens(&stage, TOKENS_MIN).await?;
@@ -96,9 +92,6 @@ pub(crate) async fn live(
     for talker in talkers {
         timeout(FINISH_MAX, talker).await.context("a writer does not finish")??;
     }
-    if let Some(kills) = nats_kills {
-        verdict.fact(format!("{kills} kills of NATS"));
-    }
     verdict.fact(format!("{kills} kills, {} tokens acknowledged", stage.traffic.deltas.load(Ordering::Relaxed)));
     let judged = stage.judge().await?;
     verdict.tally += judged.tally;
@@ -106,6 +99,32 @@ pub(crate) async fn live(
     verdict.facts.extend(judged.facts);
     stage.close(&mut verdict).await?;
     Ok(verdict)
+}
+
+/// Every third time it only stands still, which its clients do not notice.
+async fn kill_nats(
+    stage: &Stage,
+    nats: &mut NatsServer,
+    kills: usize,
+    quiet: Duration,
+    verdict: &mut Verdict,
+) -> anyhow::Result<()> {
+    for kill in 0..kills {
+        let stands_still = kill % 3 == 2;
+        if stands_still { nats.stand_still(true) } else { nats.kill() }?;
+        tokens(stage, TOKENS_MIN / 2).await?;
+        if stands_still { nats.stand_still(false) } else { nats.spawn() }?;
+        tokens(stage, TOKENS_MIN / 2).await?;
+        progress(format_args!("kill {} of NATS", kill + 1))?;
+    }
+    tell_ages(verdict, &take_ages(stage), &format!("under {kills} kills of NATS"));
+    sleep(AGE_MAX).await;
+    take_ages(stage);
+    sleep(quiet).await;
+    let ages = take_ages(stage);
+    tell_ages(verdict, &ages, "afterwards");
+    verdict.require(percentile(&ages, 500) < SOON, || "texts do not come by NATS again".to_owned());
+    Ok(())
 }
 
 /// Waits for so many tokens more.

@@ -72,6 +72,7 @@ mod queries;
 mod read_tokens;
 mod readme;
 mod refusals;
+mod replica;
 mod responses;
 mod retention;
 mod runners;

@@ -1,12 +1,15 @@
 //! A pooler between server and database: one that lends a connection for a session does no harm, any other is refused.
 
+use std::process::Stdio;
+
 use serde_json::json;
+use tokio::process::Command;
 
 use crate::support::{
     api::stream_of,
     cluster::Db,
     pgbouncer::PgBouncer,
-    process::{program, run},
+    process::{program, run as run_program},
     runs::{numbered, seqs},
     server::setup,
     sse::envelopes,
@@ -30,12 +33,25 @@ async fn a_pooler_that_lends_connections_for_a_session_changes_nothing() {
     assert_eq!(envelopes(&reader.rest().await), ann.events(&run).await[2..]);
     assert_eq!(seqs(&ann.events(&run).await), (1..=23).collect::<Vec<_>>());
     bob.get(&format!("/api/runs/{run}")).await.refused(404, "not_found");
-    // Connections have the roles and bounds they are opened with.
-    let query = "select current_user::text, current_setting('jit'), (select string_agg(title, ',') from runs)";
     for (principal, title) in [(&ann, "of ann"), (&bob, "of bob")] {
-        let rows = principal.post("/api/sql", json!({ "query": query })).await.expect(200)["rows"].clone();
-        assert_eq!(rows, json!([["runreel_scoped", "off", title]]));
+        let rows =
+            principal.post("/api/sql", json!({ "query": "select title from runs" })).await.expect(200)["rows"].clone();
+        assert_eq!(rows, json!([[title]]));
     }
+    // Connections have the roles and bounds they are opened with, but psql cannot set its own.
+    let sql = |words: &[&str]| {
+        let mut command = program(&["sql", "--format", "csv"]);
+        command.args(words).arg("--data-dir").arg(db.data.path()).env("DATABASE_URL", &pooler.url);
+        run_program(command, "")
+    };
+    let said = sql(&["select current_user, current_setting('jit'), (select count(*) from runs)"]).await;
+    assert_eq!(said.stdout.lines().last(), Some("runreel_reader,off,2"), "{said:?}");
+    let psql = format!("{} sql --data-dir {}", env!("CARGO_BIN_EXE_runreel"), db.data.path().display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &psql, "/dev/null"]).env("DATABASE_URL", &pooler.url).env("NO_COLOR", "1");
+    terminal.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let said = run_program(terminal, "").await;
+    assert!(said.code == Some(1) && said.stdout.contains("give the URL of Postgres itself"), "{said:?}");
 }
 
 #[tokio::test]
@@ -43,10 +59,10 @@ async fn a_pooler_that_lends_connections_for_less_than_a_session_is_refused() {
     let db = Db::new().await;
     for mode in ["transaction", "statement"] {
         let pooler = PgBouncer::before(&db, &format!("pool_mode = {mode}")).await;
-        for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["doctor"]] {
+        for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["doctor"], &["sql", "select 1"]] {
             let mut command = program(words);
             command.arg("--data-dir").arg(db.data.path()).env("DATABASE_URL", &pooler.url);
-            let said = run(command, "").await;
+            let said = run_program(command, "").await;
             assert_eq!(said.code, Some(1), "{mode}: {said:?}");
             let advice = "set pool_mode = session";
             assert!(said.stdout.contains(advice) || said.stderr.contains(advice), "{mode}: {said:?}");

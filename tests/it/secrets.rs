@@ -28,6 +28,8 @@ use crate::support::{
     threads::{checkpoint_of, state_with, value},
 };
 
+const NATS_PASSWORD: &str = "sentinel-nats-password-83be0c51d29f";
+const REPLICA_PASSWORD: &str = "sentinel-replica-password-5d0a77f3e914";
 const JWT_SECRET: &str = "sentinel-jwt-secret-4f1c90a2b7e85d63";
 const PEPPER: &str = "sentinel-pepper-93be07d1c64a8f25";
 const SUBJECT: &str = "sentinel-subject-7c1d52e09ab3";
@@ -62,6 +64,9 @@ impl Place {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--auth", "jwt", "--log-format", format]);
         command.arg("--config").arg(&config);
         command.env("RUNREEL_TELEGRAM_BOT_TOKEN", BOT_TOKEN).env("RUNREEL_TELEGRAM_WEBHOOK_SECRET", WEBHOOK_SECRET);
+        // Neither is there, which is logged.
+        command.env("RUNREEL_LIVE", format!("nats://runreel:{NATS_PASSWORD}@127.0.0.1:9"));
+        command.env("RUNREEL_REPLICA_URL", format!("postgres://runreel:{REPLICA_PASSWORD}@127.0.0.1:9/runreel"));
         command.env("RUNREEL_LOG", "trace").stderr(Stdio::from(std::fs::File::create(&log).unwrap()));
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -135,6 +140,8 @@ fn secrets(jwt: &str, token: &str, forwarded: &str) -> Needles {
         ("a claim", CLAIM),
         ("the JWT secret", JWT_SECRET),
         ("the pepper", PEPPER),
+        ("the password of NATS", NATS_PASSWORD),
+        ("the password of the replica", REPLICA_PASSWORD),
     ] {
         needles.add(what, secret.as_bytes());
     }

@@ -19,10 +19,11 @@ pub const OPEN_SAVE_MS: u64 = 200;
 /// Most that is saved at a time: texts, and bytes of their pieces. The rest comes at the next time.
 pub const OPEN_SAVE_TEXTS_MAX: usize = 2_000;
 pub const OPEN_SAVE_BYTES_MAX: usize = 1024 * 1024;
-/// How often what was added to open texts is sent by a message bus, if there is one, milliseconds; and most that one
-/// message has, bytes of pieces: NATS permits 1 MiB.
+/// How often what was added to open texts is sent by a message bus, if there is one, milliseconds; most of it at a time,
+/// bytes of pieces; and the longest message: NATS permits 1 MiB.
 pub const LIVE_SEND_MS: u64 = 20;
 pub const LIVE_SEND_BYTES_MAX: usize = 384 * 1024;
+pub const LIVE_MESSAGE_BYTES_MAX: usize = 1024 * 1024 - 1024;
 /// Most pieces of saved texts that a process reads at a time.
 pub const OPEN_READ_ROWS_MAX: i64 = 4_096;
 /// Readers and notes that may wait for such a read.

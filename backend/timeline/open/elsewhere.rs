@@ -126,13 +126,18 @@ impl OpenTexts {
     /// Adds to copies what their processes have sent. What does not continue a copy is dropped: the table has it too.
     pub(in crate::timeline) fn go_on(&mut self, texts: Vec<LiveText>) -> Vec<Added> {
         let mut added = Vec::new();
-        for LiveText { run_id, span_id, text_id, at, first_piece, pieces } in texts {
+        for LiveText { run_id, span_id, text_id, at, first_piece, left_out, mut pieces } in texts {
             let Some(open) = self.runs.peek(&run_id) else { continue };
             let Some(span) = open.spans.get(&span_id) else { continue };
             let Origin::Elsewhere(copied) = &span.origin else { continue };
             let sent = first_piece..first_piece + pieces.len();
-            if copied.text_id != text_id || !usize::try_from(copied.piece).is_ok_and(|piece| sent.contains(&piece)) {
+            let piece = usize::try_from(copied.piece).unwrap_or(usize::MAX);
+            if copied.text_id != text_id || !sent.contains(&piece) || piece == first_piece && copied.bytes < left_out {
                 continue;
+            }
+            // What was left out of the first piece is in the copy; of a piece that is complete there, nothing is needed.
+            if let (true, Some(first)) = (piece == first_piece, pieces.first_mut()) {
+                first.insert_str(0, &span.text.piece(piece, left_out).unwrap_or_default());
             }
             let context = Arc::clone(&open.context);
             let text = SavedText {

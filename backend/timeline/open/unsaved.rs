@@ -11,7 +11,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{OpenSpan, OpenTexts, Origin, Text};
+use super::{OpenTexts, Origin, Text};
 use crate::{
     domain::{
         context::RunContext,
@@ -20,14 +20,16 @@ use crate::{
         principal::OwnerId,
     },
     store::open_texts::{Saved, TextKey, TextWrite},
+    timeline::live::LiveText,
 };
 
 /// How far a text is saved.
 #[derive(Debug)]
 pub(super) struct Saving {
     text_id: Uuid,
-    /// The first piece that is not saved in full.
+    /// The first piece that may grow after it was saved, and how many bytes of it are saved.
     next_piece: usize,
+    saved_bytes: usize,
     in_table: InTable,
     /// Whether it is marked.
     is_waiting: bool,
@@ -70,7 +72,7 @@ pub(in crate::timeline) struct Unsaved {
 
 impl Saving {
     pub(super) fn of(text_id: Uuid) -> Self {
-        Self { text_id, next_piece: 0, in_table: InTable::Nothing, is_waiting: false, is_unsent: false }
+        Self { text_id, next_piece: 0, saved_bytes: 0, in_table: InTable::Nothing, is_waiting: false, is_unsent: false }
     }
 
     pub(super) fn text_id(&self) -> Uuid {
@@ -133,20 +135,6 @@ impl Unsaved {
     }
 }
 
-/// What the next save of a text writes, up to so many bytes.
-fn write(context: &RunContext, span_id: &SpanId, span: &OpenSpan, saving: &Saving, bytes_max: usize) -> TextWrite {
-    TextWrite {
-        key: key(context, span_id, saving.text_id),
-        is_first: saving.is_first(),
-        event_type: span.event_type.clone(),
-        parent_span_id: span.parent_span_id.clone(),
-        position: 0,
-        at: span.at,
-        first_piece: saving.next_piece,
-        pieces: span.text.pieces_from(saving.next_piece, bytes_max),
-    }
-}
-
 impl OpenTexts {
     /// From now on, texts are also marked to be sent.
     pub(in crate::timeline) fn send_too(&mut self) {
@@ -172,10 +160,13 @@ impl OpenTexts {
         self.unsaved.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty())
     }
 
-    /// Takes what is to be sent, up to a bound: of each text what the next save writes.
-    pub(in crate::timeline) fn take_unsent(&mut self) -> Vec<TextWrite> {
+    /// Takes what is to be sent, up to a bound: of each text what was added since it was saved.
+    pub(in crate::timeline) fn take_unsent(&mut self) -> Vec<LiveText> {
         let (mut texts, mut bytes) = (Vec::new(), 0);
-        while texts.len() < OPEN_SAVE_TEXTS_MAX && bytes < LIVE_SEND_BYTES_MAX {
+        for _ in 0..OPEN_SAVE_TEXTS_MAX {
+            if bytes >= LIVE_SEND_BYTES_MAX {
+                break;
+            }
             let Some((run_id, span_id)) = self.unsaved.unsent.as_mut().and_then(Marked::pop) else { break };
             let Some(open) = self.runs.peek_mut(&run_id) else { continue };
             let Some(span) = open.spans.get_mut(&span_id) else { continue };
@@ -185,10 +176,13 @@ impl OpenTexts {
                 // No other process knows it before it is saved.
                 continue;
             }
-            let Origin::Here(saving) = &span.origin else { continue };
-            let text = write(&open.context, &span_id, span, saving, LIVE_SEND_BYTES_MAX - bytes);
-            bytes += text.pieces.iter().map(String::len).sum::<usize>();
-            texts.push(text);
+            let (text_id, first_piece, left_out) = (saving.text_id, saving.next_piece, saving.saved_bytes);
+            let mut pieces = span.text.pieces_from(first_piece, LIVE_SEND_BYTES_MAX - bytes);
+            if let Some(first) = pieces.first_mut() {
+                first.drain(..left_out.min(first.len()));
+            }
+            bytes += pieces.iter().map(String::len).sum::<usize>();
+            texts.push(LiveText { run_id, span_id, text_id, at: span.at, first_piece, left_out, pieces });
         }
         texts
     }
@@ -223,10 +217,18 @@ impl OpenTexts {
             if saving.in_table == InTable::Nothing {
                 saving.in_table = InTable::Perhaps;
             }
-            let Origin::Here(saving) = &span.origin else { continue };
-            let text = write(&open.context, &span_id, span, saving, OPEN_SAVE_BYTES_MAX - bytes);
-            bytes += text.pieces.iter().map(String::len).sum::<usize>();
-            texts.push(TextWrite { position: position(run_id), ..text });
+            let pieces = span.text.pieces_from(saving.next_piece, OPEN_SAVE_BYTES_MAX - bytes);
+            bytes += pieces.iter().map(String::len).sum::<usize>();
+            texts.push(TextWrite {
+                key: key(&open.context, &span_id, saving.text_id),
+                is_first: saving.is_first(),
+                event_type: span.event_type.clone(),
+                parent_span_id: span.parent_span_id.clone(),
+                position: position(run_id),
+                at: span.at,
+                first_piece: saving.next_piece,
+                pieces,
+            });
         }
         let mut over = std::mem::take(&mut self.unsaved.over);
         self.unsaved.over = over.split_off(over.len().min(OPEN_SAVE_TEXTS_MAX));
@@ -245,10 +247,11 @@ impl OpenTexts {
                 Saved::Done => {
                     let last = (text.first_piece + text.pieces.len()).saturating_sub(1);
                     (saving.in_table, saving.next_piece) = (InTable::UpToNext, last);
+                    saving.saved_bytes = text.pieces.last().map_or(0, String::len);
                     span.piece_count() <= saving.next_piece + 1
                 }
                 Saved::Missing => {
-                    (saving.in_table, saving.next_piece) = (InTable::Perhaps, 0);
+                    (saving.in_table, saving.next_piece, saving.saved_bytes) = (InTable::Perhaps, 0, 0);
                     false
                 }
                 Saved::Superseded => {

@@ -39,7 +39,7 @@ impl Gate {
     }
 
     /// Takes what is to be sent now.
-    pub(in crate::timeline) fn take_unsent(&self) -> Vec<TextWrite> {
+    pub(in crate::timeline) fn take_unsent(&self) -> Vec<LiveText> {
         let mut state = self.state();
         let texts = state.open.take_unsent();
         self.note_unsaved(&state);

@@ -44,7 +44,7 @@ const PIECES: &[&[u8]] = &[
     b"==",
     b"__proto__",
     b"stream.end",
-    b"run.completed",
+    b"run.started",
     b"message.delta",
 ];
 /// Times a piece is repeated, at most: deeper than a parser follows, longer than a name may be.

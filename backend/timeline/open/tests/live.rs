@@ -6,7 +6,6 @@ use super::{
     processes::{Table, follow, nothing, process},
     *,
 };
-use crate::timeline::live::LiveText;
 
 /// What happens in a schedule.
 #[derive(Clone, Debug)]
@@ -34,29 +33,25 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn sent(from: &mut OpenTexts) -> Vec<LiveText> {
-    from.take_unsent().into_iter().map(LiveText::from).collect()
-}
-
 #[test]
 fn a_copy_has_what_was_sent_before_it_is_saved_and_keeps_it_when_the_table_is_read() {
     let (mut a, mut b, mut table, run) = (process(1), process(2), Table::default(), context(1, "o"));
     a.send_too();
     let mut heard = String::new();
     add(&mut a, &run, "m", "one").unwrap();
-    assert!(sent(&mut a).is_empty(), "nobody knows it yet");
+    assert!(a.take_unsent().is_empty(), "nobody knows it yet");
     table.save(&mut a);
     follow(&mut heard, &table.read(&mut b, &run, nothing));
     for text in [", two", ", three"] {
         add(&mut a, &run, "m", text).unwrap();
         assert!(a.has_unsent());
-        follow(&mut heard, &b.go_on(sent(&mut a)));
+        follow(&mut heard, &b.go_on(a.take_unsent()));
         assert!(!a.has_unsent());
         assert_eq!(read(&b, "o"), read(&a, "o"));
     }
     assert!(table.read(&mut b, &run, nothing).is_empty(), "the table has less");
     add(&mut a, &run, "m", ", four").unwrap();
-    follow(&mut heard, &b.go_on(sent(&mut a)));
+    follow(&mut heard, &b.go_on(a.take_unsent()));
     assert_eq!(heard, "one, two, three, four");
 }
 
@@ -67,7 +62,7 @@ fn a_message_neither_begins_a_text_nor_brings_back_what_is_over() {
     add(&mut a, &run, "m", "text").unwrap();
     table.save(&mut a);
     add(&mut a, &run, "m", " and more").unwrap();
-    let late = sent(&mut a);
+    let late = a.take_unsent();
     assert!(b.go_on(late.clone()).is_empty() && b.is_empty());
     table.read(&mut b, &run, nothing);
     close(&mut b, &run, "message.completed", "m");
@@ -102,7 +97,7 @@ proptest! {
                     is_over &= added.is_empty();
                     follow(&mut heard, &added);
                 }
-                Act::Send => messages.push(sent(&mut a)),
+                Act::Send => messages.push(a.take_unsent()),
                 Act::Deliver(back) => {
                     let Some(message) = messages.iter().rev().nth(back) else { continue };
                     let added = b.go_on(message.clone());

@@ -39,7 +39,10 @@ use crate::{
         principal::{OwnerId, Scope},
     },
     quota::Share,
-    store::{self, Store},
+    store::{
+        self,
+        replica::{Readers, Wanted},
+    },
     timeline::{emit::EmitError, resume::check_current},
 };
 
@@ -285,9 +288,8 @@ async fn page(
     let histories = server.timeline.histories();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let store = server.readers.of_run(&owner, run).await;
-    let events = store.events();
-    let page = events.page_of(&owner, run, after, limit, EVENT_PAGE_BYTES_MAX).await?.ok_or_else(Problem::not_found)?;
+    let wanted = Wanted::After { seq: after, rows: limit, bytes: Some(EVENT_PAGE_BYTES_MAX) };
+    let page = server.readers.page(&owner, run, wanted).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     if after > page.last_seq || !server.timeline.admits(&owner, run, cursor, &histories).await? {
         let detail = format!("the run's last seq is {}", page.last_seq);
@@ -295,7 +297,7 @@ async fn page(
     }
     if accept.contains("application/x-ndjson") {
         let room = replies::paged(&server, &owner)?;
-        return Ok(ndjson(store.clone(), (owner, room), run, (after, page.history), filter));
+        return Ok(ndjson(server.readers.clone(), (owner, room), run, (after, page.history), filter));
     }
     let (last, end) = (page.last_seq, page.events.last().map_or(after, |(place, _)| place.seq));
     let page = EventPage::of(&context, page, (cursor, &histories), end < last, |kind| filter.admits(kind));
@@ -304,7 +306,7 @@ async fn page(
 
 /// Streams all events, a page of the database at a time. The connection is cut if the log is set back.
 fn ndjson(
-    store: Store,
+    readers: Readers,
     (owner, room): (OwnerId, Share),
     run: RunId,
     (after, history): (Seq, Tag),
@@ -314,7 +316,8 @@ fn ndjson(
         let _room = room;
         let mut after = after;
         loop {
-            let page = store.events().page(&owner, run, after, REPLAY_ROWS).await?;
+            let wanted = Wanted::After { seq: after, rows: REPLAY_ROWS, bytes: None };
+            let page = readers.page(&owner, run, wanted).await?;
             let Some(page) = page else { return };
             if page.history != history {
                 Err(store::Error::timeout())?;

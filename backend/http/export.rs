@@ -30,7 +30,10 @@ use crate::{
         principal::{OwnerId, Scope},
     },
     quota::Share,
-    store::{Store, events::RunPage},
+    store::{
+        events::RunPage,
+        replica::{Readers, Wanted},
+    },
     timeline::{emit::EmitError, import::ImportError},
 };
 
@@ -47,8 +50,9 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let last = record.head.last_seq;
-    let store = server.readers.of_run(&owner, run).await;
-    let first = store.events().page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
+    let rows = REPLAY_ROWS.min(last.get());
+    let wanted = Wanted::After { seq: Seq::ZERO, rows, bytes: None };
+    let first = server.readers.page(&owner, run, wanted).await?;
     let first = first.ok_or_else(Problem::not_found)?;
     if first.events.first().is_none_or(|(place, _)| place.seq != Seq::ZERO.next()) {
         let detail = "the beginning of this run's log was removed, and a part of a log cannot be verified";
@@ -56,13 +60,13 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
             Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events returns what is left")
         );
     }
-    if let Some(seq) = store.events().too_large_answer(&owner, run, OWN_PAYLOAD_BYTES_MAX).await? {
+    if let Some(seq) = server.timeline.store().events().too_large_answer(&owner, run, OWN_PAYLOAD_BYTES_MAX).await? {
         let detail =
             format!("seq {seq} is an answer of more than {OWN_PAYLOAD_BYTES_MAX} bytes, which no import takes");
         return Err(Problem::new(Code::TooLarge, detail).hint("GET /api/runs/{run_id}/events returns the log"));
     }
     let room = replies::paged(&server, &owner)?;
-    let lines = lines(store, (owner, room), run, Subject::of(&record.context), first, last);
+    let lines = lines(server.readers.clone(), (owner, room), run, Subject::of(&record.context), first, last);
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response())
 }
 
@@ -76,7 +80,7 @@ enum Cut {
 }
 
 fn lines(
-    store: Store,
+    readers: Readers,
     (owner, room): (OwnerId, Share),
     run: RunId,
     subject: Subject,
@@ -101,7 +105,8 @@ fn lines(
             }
             yield chunk.split().freeze();
             let wanted = REPLAY_ROWS.min(last.get() - told.get());
-            page = store.events().page(&owner, run, told, wanted).await?.ok_or(Cut::Hole)?;
+            let wanted = Wanted::After { seq: told, rows: wanted, bytes: None };
+            page = readers.page(&owner, run, wanted).await?.ok_or(Cut::Hole)?;
             if page.events.is_empty() || page.history != history {
                 Err(Cut::Hole)?;
             }

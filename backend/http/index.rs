@@ -32,7 +32,7 @@ use crate::{
         principal::OwnerId,
         splice::LogPosition,
     },
-    store::events::RunPage,
+    store::{events::RunPage, replica::Wanted},
     timeline::resume::check_current,
 };
 
@@ -166,10 +166,9 @@ pub(super) async fn page(
     let before = query.text("before").map(|_| query.number("before", 0, 1, i64::MAX)).transpose()?;
     let limit = query.number("limit", INDEX_ROWS_DEFAULT, 1, INDEX_ROWS_MAX)?;
     let histories = server.timeline.histories();
-    let store = server.readers.of_run(owner, run).await;
-    let events = store.events();
-    let _turn = server.timeline_turn(owner).await?;
-    let page = events.page_before(owner, run, before.and_then(Seq::new), limit, INDEX_PAGE_BYTES_MAX).await?;
+    let (_turn, before) = (server.timeline_turn(owner).await?, before.and_then(Seq::new));
+    let wanted = Wanted::Before { seq: before, rows: limit, bytes: INDEX_PAGE_BYTES_MAX };
+    let page = server.readers.page(owner, run, wanted).await?;
     let page = page.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     let is_compressed = accepts(headers, "gzip");
@@ -225,9 +224,8 @@ pub(super) async fn picked(server: &Server, owner: &OwnerId, run: RunId, query: 
     })?;
     let histories = server.timeline.histories();
     let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let store = server.readers.of_run(owner, run).await;
-    let events = store.events();
-    let page = events.at_seqs(owner, run, &seqs, EVENT_PAGE_BYTES_MAX).await?.ok_or_else(Problem::not_found)?;
+    let wanted = Wanted::These { seqs: &seqs, bytes: EVENT_PAGE_BYTES_MAX };
+    let page = server.readers.page(owner, run, wanted).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     let has_more = !page.complete && page.events.len() < seqs.len();
     Ok(Reply(EventPage::of(&context, page, (RunCursor::default(), &histories), has_more, |_| true)).into_response())

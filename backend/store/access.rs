@@ -82,14 +82,13 @@ impl Access {
     }
 
     /// Whether a program that is given the settings as parameters of the start, such as psql, gets this role by them.
-    pub(super) async fn starts_as(&self, role: &str) -> bool {
+    pub(super) async fn starts_as(&self, role: &str) -> Result<bool, sqlx::Error> {
         let options = self.options.clone().options(self.settings.iter().map(|(name, value)| (name, value)));
-        let read = sqlx::raw_sql("select current_setting('role')");
-        let role_of = async {
-            let mut connection = PgConnection::connect_with(&options).await?;
-            connection.fetch_one(read).await?.try_get::<String, _>(0)
-        };
-        role_of.await.is_ok_and(|started| started == role)
+        let mut connection = PgConnection::connect_with(&options).await?;
+        let started: String =
+            connection.fetch_one(sqlx::raw_sql("select current_setting('role')")).await?.try_get(0)?;
+        connection.close().await?;
+        Ok(started == role)
     }
 
     /// Rejects a pooler that lends the connections of the database for less than a session: what one of ours is set to

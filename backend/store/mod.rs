@@ -178,11 +178,11 @@ impl Store {
         .execute(&mut owner)
         .await?;
         owner.close().await?;
-        Ok(Self::open(access, &settings))
+        Ok(Self::open(access, &settings, Throttle::default()))
     }
 
     /// The pools of a database that is as it should be. No connection is opened yet.
-    fn open(access: Access, settings: &Settings) -> Self {
+    fn open(access: Access, settings: &Settings, throttle: Throttle) -> Self {
         // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
         // is noticed when it is used.
         let pool = |access: Access, connections_max, asked| {
@@ -200,7 +200,7 @@ impl Store {
         Self(Arc::new(Database {
             pool: pool(readers, all, false),
             readers: Quota::new(all as usize, own as usize),
-            throttle: Throttle::default(),
+            throttle,
             nobody: OwnerId::trusted(""),
             tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
             heartbeats: Quota::new(1, 1),

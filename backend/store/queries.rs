@@ -115,49 +115,67 @@ impl Queries {
             .await
     }
 
+    /// From the replica if it can answer, else from the primary.
     async fn answer(&self, scope: String, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
-        let options = self.readers.of_query().await.unwrap_or(&self.options);
-        let reader = Reader { options: options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
-        let access = Access::new(&reader.options).with(reader.settings()).with([
-            ("runreel.scope", scope.as_str()),
-            ("application_name", "runreel-query"),
-            ("standard_conforming_strings", "on"),
-            ("timezone", "UTC"),
-            ("datestyle", "ISO"),
-            ("work_mem", "32MB"),
-            ("tcp_user_timeout", "4000"),
-        ]);
-        let mut connection = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
-        let mut tx = connection.begin_with("begin read only").await.map_err(Error::from)?;
-        // By itself first: that says what is wrong where, and how many columns there are.
-        let statement = tx.prepare(AssertSqlSafe(query.as_str().to_owned()).into_sql_str()).await.map_err(rejected)?;
-        let columns = sqlx::Statement::columns(&statement)
-            .iter()
-            .map(|column| Column { name: column.name().to_owned(), kind: column.type_info().name().to_owned() });
-        let columns: Vec<Column> = columns.collect();
-        if columns.is_empty() {
-            let message = "a query must have at least one column".to_owned();
-            return Err(Unanswered::Rejected(Rejection {
-                message,
-                sqlstate: "42601".to_owned(),
-                position: None,
-                hint: None,
-            }));
+        if let Some(replica) = self.readers.of_query().await {
+            match answer_of(replica, &scope, query, bounds).await {
+                Ok(answer) => return Ok(answer),
+                Err(Unanswered::TooSlow) => return Err(Unanswered::TooSlow),
+                Err(Unanswered::Store(error)) => self.readers.give_up(&error),
+                // A standby has reasons of its own; if it is the query's fault, the primary says so too.
+                Err(Unanswered::Rejected(_) | Unanswered::Busy) => {}
+            }
         }
-        let rows = sqlx::query_scalar!(
-            r#"select answer as "cells: Vec<Option<String>>" from runreel.answer($1, $2, $3, $4)"#,
-            query.as_str(),
-            i32::try_from(columns.len()).unwrap_or(i32::MAX),
-            bounds.rows_max,
-            bounds.bytes_max
-        );
-        let rows = rows.fetch_all(&mut *tx).await.map_err(rejected)?;
-        let is_truncated = rows.last().is_some_and(Option::is_none);
-        // Nothing is kept, neither of the transaction nor of the session.
-        drop(tx);
-        let _ = connection.close().await;
-        Ok(Answer { columns, rows: rows.into_iter().flatten().collect(), is_truncated })
+        answer_of(&self.options, &scope, query, bounds).await
     }
+}
+
+async fn answer_of(
+    options: &PgConnectOptions,
+    scope: &str,
+    query: &Query,
+    bounds: Bounds,
+) -> Result<Answer, Unanswered> {
+    let reader = Reader { options: options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
+    let access = Access::new(&reader.options).with(reader.settings()).with([
+        ("runreel.scope", scope),
+        ("application_name", "runreel-query"),
+        ("standard_conforming_strings", "on"),
+        ("timezone", "UTC"),
+        ("datestyle", "ISO"),
+        ("work_mem", "32MB"),
+        ("tcp_user_timeout", "4000"),
+    ]);
+    let mut connection = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
+    let mut tx = connection.begin_with("begin read only").await.map_err(Error::from)?;
+    // By itself first: that says what is wrong where, and how many columns there are.
+    let statement = tx.prepare(AssertSqlSafe(query.as_str().to_owned()).into_sql_str()).await.map_err(rejected)?;
+    let columns = sqlx::Statement::columns(&statement)
+        .iter()
+        .map(|column| Column { name: column.name().to_owned(), kind: column.type_info().name().to_owned() });
+    let columns: Vec<Column> = columns.collect();
+    if columns.is_empty() {
+        let message = "a query must have at least one column".to_owned();
+        return Err(Unanswered::Rejected(Rejection {
+            message,
+            sqlstate: "42601".to_owned(),
+            position: None,
+            hint: None,
+        }));
+    }
+    let rows = sqlx::query_scalar!(
+        r#"select answer as "cells: Vec<Option<String>>" from runreel.answer($1, $2, $3, $4)"#,
+        query.as_str(),
+        i32::try_from(columns.len()).unwrap_or(i32::MAX),
+        bounds.rows_max,
+        bounds.bytes_max
+    );
+    let rows = rows.fetch_all(&mut *tx).await.map_err(rejected)?;
+    let is_truncated = rows.last().is_some_and(Option::is_none);
+    // Nothing is kept, neither of the transaction nor of the session.
+    drop(tx);
+    let _ = connection.close().await;
+    Ok(Answer { columns, rows: rows.into_iter().flatten().collect(), is_truncated })
 }
 
 /// An error that Postgres has of the query itself, without what is none of its author's business.

@@ -225,7 +225,7 @@ fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
 
 impl Reader {
     /// Whether psql, which gets the settings as parameters of the start, becomes this reader by them.
-    pub async fn suits_psql(&self) -> bool {
+    pub async fn suits_psql(&self) -> Result<bool, sqlx::Error> {
         Access::new(&self.options).with(self.settings()).starts_as(&self.role).await
     }
 

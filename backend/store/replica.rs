@@ -2,11 +2,12 @@
 //! began.
 //!
 //! It is behind by an unknown time, and nobody may be shown less than they have seen: in the answer to an emit, in a stream,
-//! from another server. So each of these reads asks the primary how far the log is, a row or two by their keys, and the
-//! replica whether it is as far, in the same history. If not, or if it does not answer, the primary is read instead.
+//! from another server. So each page is compared with how far the run's log is at the primary, one row by its key, and a
+//! query waits until the replica has replayed what the primary has written. What the replica does not have, refuses or
+//! answers late is read from the primary.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -14,10 +15,11 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::{Error, Settings, Store, access::Access};
+use super::{Error, Settings, Store, access::Access, events::RunPage};
 use crate::domain::{
-    id::RunId,
-    limits::{REPLICA_ASK_MS_MAX, REPLICA_LOOK_MS, REPLICA_REST_MS, REPLICA_WAIT_MS_MAX},
+    history::Tag,
+    id::{RunId, Seq},
+    limits::{REPLICA_CHECK_MS_MAX, REPLICA_LOOK_MS, REPLICA_READ_MS_MAX, REPLICA_REST_MS, REPLICA_WAIT_MS_MAX},
     principal::OwnerId,
 };
 
@@ -30,6 +32,38 @@ pub struct Readers {
     replica: Option<Arc<Replica>>,
 }
 
+/// Which events of a run; up to so many bytes, if that is not as much as is read at a time.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    After {
+        seq: Seq,
+        rows: i64,
+        bytes: Option<usize>,
+    },
+    /// Those before it, or the newest.
+    Before {
+        seq: Option<Seq>,
+        rows: i64,
+        bytes: usize,
+    },
+    These {
+        seqs: &'a [i64],
+        bytes: usize,
+    },
+}
+
+impl Wanted<'_> {
+    async fn read(self, store: &Store, owner: &OwnerId, run: RunId) -> Result<Option<RunPage>, Error> {
+        let events = store.events();
+        match self {
+            Self::After { seq, rows, bytes: None } => events.page(owner, run, seq, rows).await,
+            Self::After { seq, rows, bytes: Some(bytes) } => events.page_of(owner, run, seq, rows, bytes).await,
+            Self::Before { seq, rows, bytes } => events.page_before(owner, run, seq, rows, bytes).await,
+            Self::These { seqs, bytes } => events.at_seqs(owner, run, seqs, bytes).await,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Replica {
     store: Store,
@@ -37,23 +71,17 @@ struct Replica {
     /// The database of which it must be a replica.
     home: Uuid,
     state: Mutex<State>,
+    /// Held while it is looked at; everybody else reads the primary.
+    looks: tokio::sync::Mutex<()>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// It may be used once it was looked at.
     Unknown,
     Used,
-    /// It failed, and is not asked before this moment.
+    /// It failed, and is left alone until this moment.
     Rests(Instant),
-}
-
-/// How far a lane is.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    lane: i16,
-    position: i64,
-    history: i64,
 }
 
 impl Readers {
@@ -62,96 +90,132 @@ impl Readers {
         let replica = replica.map(|settings| {
             metrics::describe_counter!(READS, "Reads that could go to the replica, by where they went");
             let options = settings.options.clone();
-            let store = Store::open(Access::new(&options), &settings);
-            Arc::new(Replica { store, options, home, state: Mutex::new(State::Unknown) })
+            let store = Store::open(Access::new(&options), &settings, primary.throttle().clone());
+            let (state, looks) = (Mutex::new(State::Unknown), tokio::sync::Mutex::default());
+            Arc::new(Replica { store, options, home, state, looks })
         });
         Self { primary, replica }
     }
 
-    /// Where to read the log of a run.
-    pub async fn of_run(&self, owner: &OwnerId, run: RunId) -> Store {
-        let Some(replica) = &self.replica else { return self.primary.clone() };
-        let has = match self.place_of(owner, run).await {
-            Ok(Some(place)) => replica.has(&[place]).await == Some(true),
-            _ => false,
-        };
-        count(has);
-        if has { replica.store.clone() } else { self.primary.clone() }
+    /// A page of a run; `None` if the owner has no such run.
+    pub async fn page(&self, owner: &OwnerId, run: RunId, wanted: Wanted<'_>) -> Result<Option<RunPage>, Error> {
+        if let Some(replica) = &self.replica {
+            let page = Box::pin(replica.page(&self.primary, owner, run, wanted)).await?;
+            count(page.is_some());
+            if page.is_some() {
+                return Ok(page);
+            }
+        }
+        wanted.read(&self.primary, owner, run).await
     }
 
-    /// How to connect for a query of the whole log; `None`: to the primary.
+    /// How to connect for a query of everything; `None`: to the primary.
     pub(super) async fn of_query(&self) -> Option<&PgConnectOptions> {
         let replica = self.replica.as_ref()?;
-        let is_there = async {
-            let places = self.places().await.ok()?;
-            // Somebody waits for it who is in no hurry, and it is seldom far behind.
-            let until = Instant::now() + Duration::from_millis(REPLICA_WAIT_MS_MAX);
-            while !replica.has(&places).await? {
-                if Instant::now() > until {
-                    return None;
-                }
-                sleep(Duration::from_millis(REPLICA_LOOK_MS)).await;
-            }
-            Some(&replica.options)
-        };
-        let found = is_there.await;
-        count(found.is_some());
-        found
+        let has = replica.has_all_of(&self.primary).await;
+        count(has);
+        has.then_some(&replica.options)
     }
 
-    /// How far the lane of a run is up to the run's last event.
-    async fn place_of(&self, owner: &OwnerId, run: RunId) -> Result<Option<Place>, Error> {
-        self.primary
-            .scoped(owner, async |mut connection| {
-                let place = sqlx::query_as!(
-                    Place,
-                    r#"select r.lane, r.last_position as position, l.history
-                       from store.run r join store.lane l using (lane) where r.run_id = $1 and r.owner_id = $2"#,
-                    run.uuid(),
-                    owner.as_str()
-                );
-                Ok(place.fetch_optional(&mut *connection).await?)
-            })
-            .await
-    }
-
-    async fn places(&self) -> Result<Vec<Place>, Error> {
-        self.primary
-            .maintenance(async |mut connection| {
-                let places = sqlx::query_as!(Place, "select lane, position, history from store.lane");
-                Ok(places.fetch_all(&mut *connection).await?)
-            })
-            .await
+    /// What was begun at the replica has failed there.
+    pub(super) fn give_up(&self, error: &(dyn std::error::Error + 'static)) {
+        if let Some(replica) = &self.replica {
+            replica.rest(error);
+        }
     }
 }
 
 impl Replica {
-    /// Whether it is this far; `None` if it cannot be used.
-    async fn has(&self, places: &[Place]) -> Option<bool> {
-        let state = *self.state();
-        if matches!(state, State::Rests(until) if Instant::now() < until) {
-            return None;
+    /// The page as it is there; `None` if it is not as far as the primary is now, or cannot be read.
+    async fn page(
+        &self,
+        primary: &Store,
+        owner: &OwnerId,
+        run: RunId,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<RunPage>, Error> {
+        if !self.is_usable().await {
+            return Ok(None);
         }
-        let ask = async {
-            if !matches!(state, State::Used) {
-                self.check().await?;
+        let Some((position, history)) = place_of(primary, owner, run).await? else { return Ok(None) };
+        match timeout(Duration::from_millis(REPLICA_READ_MS_MAX), wanted.read(&self.store, owner, run)).await {
+            Ok(Ok(page)) => Ok(page.filter(|page| page.history == history && page.lane_position >= position)),
+            Ok(Err(error)) => {
+                self.rest(&error);
+                Ok(None)
             }
-            self.is_as_far(places).await
-        };
-        let asked = timeout(Duration::from_millis(REPLICA_ASK_MS_MAX), ask).await;
-        let (next, has) = match asked.unwrap_or_else(|_| Err(Error::timeout())) {
-            Ok(has) => (State::Used, Some(has)),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the replica is not used for a while");
-                (State::Rests(Instant::now() + Duration::from_millis(REPLICA_REST_MS)), None)
+            Err(late) => {
+                self.rest(&late);
+                Ok(None)
             }
-        };
-        *self.state() = next;
-        has
+        }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether it has all that the primary has now, or soon. It is seldom far behind.
+    async fn has_all_of(&self, primary: &Store) -> bool {
+        if !self.is_usable().await {
+            return false;
+        }
+        let written = primary.maintenance(async |mut connection| {
+            let lsn = sqlx::query_scalar!(r#"select pg_current_wal_insert_lsn()::text as "lsn!""#);
+            Ok(lsn.fetch_one(&mut *connection).await?)
+        });
+        let has = async {
+            let lsn = Box::pin(written).await?;
+            while !Box::pin(self.has_replayed(&lsn)).await? {
+                sleep(Duration::from_millis(REPLICA_LOOK_MS)).await;
+            }
+            Ok::<_, Error>(())
+        };
+        match timeout(Duration::from_millis(REPLICA_WAIT_MS_MAX), has).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                self.rest(&error);
+                false
+            }
+            // It may only be behind.
+            Err(_) => false,
+        }
+    }
+
+    /// Whether it is a standby of the same database that is this far.
+    async fn has_replayed(&self, lsn: &str) -> Result<bool, Error> {
+        self.store
+            .maintenance(async |mut connection| {
+                let has = sqlx::query_scalar!(
+                    r#"select coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false) and home = $2 as "has!"
+                       from store.artifact_home"#,
+                    lsn,
+                    self.home
+                );
+                Ok(has.fetch_one(&mut *connection).await?)
+            })
+            .await
+    }
+
+    /// Looks at it before it is used, one at a time and not for long.
+    async fn is_usable(&self) -> bool {
+        let state = *self.state();
+        match state {
+            State::Used => return true,
+            State::Rests(until) if Instant::now() < until => return false,
+            State::Unknown | State::Rests(_) => {}
+        }
+        let Ok(_look) = self.looks.try_lock() else { return false };
+        let looked = timeout(Duration::from_millis(REPLICA_CHECK_MS_MAX), self.check()).await;
+        match looked.unwrap_or_else(|_| Err(Error::timeout())) {
+            Ok(()) => {
+                let mut now = self.state();
+                if *now == state {
+                    *now = State::Used;
+                }
+                true
+            }
+            Err(error) => {
+                self.rest(&error);
+                false
+            }
+        }
     }
 
     /// Refuses what is no replica of this database, or is behind a pooler that mixes sessions.
@@ -163,23 +227,30 @@ impl Replica {
         Err(Error::Incompatible("the database of --replica-url is not a replica of this one".to_owned()))
     }
 
-    async fn is_as_far(&self, places: &[Place]) -> Result<bool, Error> {
-        let column = |value: fn(&Place) -> i64| places.iter().map(value).collect::<Vec<_>>();
-        let lanes: Vec<i16> = places.iter().map(|place| place.lane).collect();
-        self.store
-            .maintenance(async |mut connection| {
-                let has = sqlx::query_scalar!(
-                    r#"select count(*) = cardinality($1::smallint[]) as "has!"
-                       from unnest($1::smallint[], $2::bigint[], $3::bigint[]) as w (lane, position, history)
-                       join store.lane l on l.lane = w.lane and l.position >= w.position and l.history = w.history"#,
-                    &lanes,
-                    &column(|place| place.position),
-                    &column(|place| place.history)
-                );
-                Ok(has.fetch_one(&mut *connection).await?)
-            })
-            .await
+    fn rest(&self, error: &(dyn std::error::Error + 'static)) {
+        tracing::warn!(error, "the replica is not used for a while");
+        *self.state() = State::Rests(Instant::now() + Duration::from_millis(REPLICA_REST_MS));
     }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far the lane of a run is up to the run's last event, and in which history.
+async fn place_of(primary: &Store, owner: &OwnerId, run: RunId) -> Result<Option<(i64, Tag)>, Error> {
+    primary
+        .scoped(owner, async |mut connection| {
+            let place = sqlx::query!(
+                r#"select r.last_position, l.history
+                   from store.run r join store.lane l using (lane) where r.run_id = $1 and r.owner_id = $2"#,
+                run.uuid(),
+                owner.as_str()
+            );
+            let place = place.fetch_optional(&mut *connection).await?;
+            Ok(place.map(|place| (place.last_position, Tag::stored(place.history))))
+        })
+        .await
 }
 
 fn count(is_replica: bool) {

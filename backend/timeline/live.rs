@@ -1,6 +1,6 @@
 //! Open texts on their way to other processes by a message bus, which is sooner than the table they are saved in.
 //!
-//! A message has what was added since the last save, so it continues whatever the receiver read from the table, and messages
+//! A message has what was added since the last save, so it continues what the receiver read from the table, and messages
 //! repeat each other until the next one. Any of them may be lost, late or doubled. A text begins and ends by the table and the
 //! log alone: a message only adds to a copy that is there.
 //!

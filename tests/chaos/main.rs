@@ -37,6 +37,7 @@ mod power;
 mod proxy;
 mod pulse;
 mod reader;
+mod replica;
 mod save;
 mod scenarios;
 mod self_check;
@@ -102,6 +103,7 @@ enum Scenario {
     Freeze,
     BlackHole,
     SetBack,
+    Replica,
     Skew,
     Floods,
     Truthful,
@@ -109,7 +111,7 @@ enum Scenario {
 }
 
 /// What the quick tier is: where a change of the log, its streams or its cursors would show first.
-const QUICK: [Scenario; 15] = [
+const QUICK: [Scenario; 11] = [
     Scenario::SelfCheck,
     Scenario::Kills,
     Scenario::TwoWriters,
@@ -120,11 +122,7 @@ const QUICK: [Scenario; 15] = [
     Scenario::DatabaseCuts,
     Scenario::ClientCuts,
     Scenario::FailPoints,
-    Scenario::PowerLoss,
-    Scenario::Narrow,
     Scenario::Drain,
-    Scenario::SetBack,
-    Scenario::Skew,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -333,6 +331,7 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
             let held = Duration::from_secs(pick(6, 8) as u64);
             peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
         }
+        Scenario::Replica => replica::run(program, Duration::from_secs(pick(2, 15) as u64)).await,
         Scenario::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
         Scenario::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
         Scenario::Fuzz => fuzz::run(program, seed, Duration::from_secs(pick(3, 60) as u64)).await,

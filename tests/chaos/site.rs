@@ -297,6 +297,13 @@ impl Drop for Server {
     }
 }
 
+/// A client for many requests.
+pub(crate) fn http_client() -> anyhow::Result<reqwest::Client> {
+    // It wants one, also for http.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(reqwest::Client::builder().no_proxy().build()?)
+}
+
 pub(crate) async fn is_ready(address: SocketAddr) -> bool {
     wire::get(address, "/readyz", &[]).await.is_ok_and(|response| response.status == 200)
 }

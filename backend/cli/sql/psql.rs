@@ -20,12 +20,18 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
         psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
         psql.env("PGPASSWORD", endpoint.password.expose());
     } else {
-        if !reader.suits_psql().await {
-            return Err(CliError::failed(
-                "the pooler in front of the database drops or refuses the settings of psql, which would have all rights \
-                 there; give the URL of Postgres itself, or pass the query as an argument",
-            )
-            .into());
+        // One refuses the parameter that the settings are in, another drops it.
+        let refuses = |error: &sqlx::Error| error.to_string().contains("startup parameter");
+        match reader.suits_psql().await {
+            Ok(true) => {}
+            Err(error) if !refuses(&error) => return Err(super::error::unreachable(&error).into()),
+            _ => {
+                return Err(CliError::failed(
+                    "the pooler in front of the database drops or refuses the settings of psql, which would have all \
+                     rights there; give the URL of Postgres itself, or pass the query as an argument",
+                )
+                .into());
+            }
         }
         // By variables, not by arguments: those are visible in the list of processes.
         let options = &database.options;

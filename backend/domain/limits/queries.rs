@@ -13,9 +13,11 @@ pub const QUERY_MS_MAX: i64 = 10_000;
 pub const QUERIES_MAX: usize = 4;
 pub const QUERIES_OWN_MAX: usize = 2;
 pub const QUERY_WAIT_MS_MAX: u64 = 5_000;
-/// How long the replica may take to say how far it is, how often it is asked for a query, how long that waits for it, and
-/// how long it is left alone after a failure, milliseconds.
-pub const REPLICA_ASK_MS_MAX: u64 = 500;
-pub const REPLICA_LOOK_MS: u64 = 20;
+/// How long a page of the replica may take, and a look at it before it is used, milliseconds.
+pub const REPLICA_READ_MS_MAX: u64 = 1_000;
+pub const REPLICA_CHECK_MS_MAX: u64 = 1_000;
+/// How long a query waits for the replica, how often it asks meanwhile, and how long the replica is left alone after a
+/// failure, milliseconds.
 pub const REPLICA_WAIT_MS_MAX: u64 = 500;
+pub const REPLICA_LOOK_MS: u64 = 20;
 pub const REPLICA_REST_MS: u64 = 5_000;

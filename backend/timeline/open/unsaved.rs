@@ -181,6 +181,10 @@ impl OpenTexts {
             if let Some(first) = pieces.first_mut() {
                 first.drain(..left_out.min(first.len()));
             }
+            if pieces.iter().all(String::is_empty) {
+                // It was saved since it was marked.
+                continue;
+            }
             bytes += pieces.iter().map(String::len).sum::<usize>();
             texts.push(LiveText { run_id, span_id, text_id, at: span.at, first_piece, left_out, pieces });
         }

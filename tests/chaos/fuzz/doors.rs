@@ -1,5 +1,7 @@
 //! The doors: how an input is sent to each, and what its answer must be.
 
+use std::borrow::Cow;
+
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::ValueEnum;
@@ -17,6 +19,7 @@ use super::{
     answer::{Answer, escaped, judged, leading_number, shown, without_space},
     change::changed,
 };
+use crate::site::http_client;
 
 /// Where bytes come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,6 +52,7 @@ pub(super) struct Doors {
 /// What must be read of an event as it was sent.
 #[derive(Deserialize)]
 struct Sent<'a> {
+    r#type: Cow<'a, str>,
     #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
 }
@@ -90,9 +94,7 @@ const NAMES: [&str; 6] = [
 
 impl Doors {
     pub(super) async fn open(url: &str, token: String) -> anyhow::Result<Self> {
-        // The client wants one, also for http.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().no_proxy().build()?;
+        let client = http_client()?;
         let mut doors = Self {
             client,
             url: url.to_owned(),
@@ -180,9 +182,10 @@ impl Doors {
             let text = answer.text().await?;
             let seqs: Vec<u64> = text.split("\"seq\":").skip(1).filter_map(leading_number).collect();
             let first = std::str::from_utf8(&input).ok().and_then(|text| text.parse::<u64>().ok()).map(|seq| seq + 1);
-            let is_whole = seqs.iter().copied().eq(seqs.first().map_or(1, |first| *first)..=self.last_seq);
-            let begins = seqs.is_empty() || first.is_none_or(|first| seqs[0] == first);
-            violation = (!(is_whole || seqs.is_empty()) || !begins).then(|| format!("read as {seqs:?}"));
+            // With 204 nothing is left; a cursor of another form is only known to be somewhere.
+            let first = first.or(seqs.first().copied()).unwrap_or(self.last_seq + 1);
+            let is_whole = seqs.iter().copied().eq(first..=self.last_seq);
+            violation = (!is_whole).then(|| format!("read as {seqs:?}"));
         }
         Ok(Answer { word, is_accepted: true, violation, input: shown(&input) })
     }
@@ -209,6 +212,7 @@ impl Doors {
             let payload = without_space(sent.payload.map_or("{}", RawValue::get));
             let payload = if payload == "null" { "{}".to_owned() } else { payload };
             let is_there = payload.len() > SPILLED_BYTES || page.contains(&format!("\"payload\":{payload}}}"));
+            let is_there = is_there && page.contains(&format!("\"type\":{},", json!(sent.r#type)));
             if !is_there {
                 violation = Some(format!("stored as {page}"));
             }

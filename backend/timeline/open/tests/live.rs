@@ -13,6 +13,8 @@ enum Act {
     Add(usize),
     Save,
     Read,
+    /// A message arrives while the table is read.
+    ReadMeanwhile(usize),
     /// A message is made; it arrives when one with its number is delivered.
     Send,
     Deliver(usize),
@@ -26,6 +28,7 @@ fn act() -> impl Strategy<Value = Act> {
         6 => (1..2 * OPEN_PIECE_BYTES).prop_map(Act::Add),
         2 => Just(Act::Save),
         2 => Just(Act::Read),
+        1 => (0..8usize).prop_map(Act::ReadMeanwhile),
         4 => Just(Act::Send),
         5 => (0..8usize).prop_map(Act::Deliver),
         1 => Just(Act::CloseThere),
@@ -86,7 +89,7 @@ proptest! {
         let (mut a, mut b, mut table, run) = (process(1), process(2), Table::default(), context(1, "o"));
         a.send_too();
         let (mut messages, mut heard, mut is_over) = (Vec::new(), String::new(), false);
-        for (act, letter) in acts.into_iter().zip(('a'..='z').cycle()) {
+        for (act, letter) in acts.into_iter().zip("aé𝄞bcß".chars().cycle()) {
             match act {
                 Act::Add(length) => {
                     add(&mut a, &run, "m", &letter.to_string().repeat(length)).unwrap();
@@ -94,6 +97,12 @@ proptest! {
                 Act::Save => _ = table.save(&mut a),
                 Act::Read => {
                     let added = table.read(&mut b, &run, nothing);
+                    is_over &= added.is_empty();
+                    follow(&mut heard, &added);
+                }
+                Act::ReadMeanwhile(back) => {
+                    let message: Vec<_> = messages.iter().rev().nth(back).cloned().unwrap_or_default();
+                    let added = table.read(&mut b, &run, |b| follow(&mut heard, &b.go_on(message)));
                     is_over &= added.is_empty();
                     follow(&mut heard, &added);
                 }

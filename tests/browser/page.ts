@@ -17,15 +17,19 @@ export async function expectRuns(page: Page, count: number): Promise<void> {
 }
 
 /**
- * The last tab took no more than two seconds or, on a machine that is busy with other things, twice what the others did,
- * and never more than eight.
+ * A browser has six connections to a server: who waits for one of them is the seventh tab and every one after it. Half of
+ * those were live within two seconds or, on a machine that is busy with other things, twice what the first six took, and
+ * all of them within eight.
  */
 export function expectPrompt(took_ms: number[], info: TestInfo): void {
-  const others = took_ms.slice(0, -1).sort((a, b) => a - b);
-  const [last, median] = [took_ms.at(-1)!, others[Math.floor(others.length / 2)]!];
-  info.annotations.push({ type: "last tab live after", description: `${last} ms, the others ${median} ms` });
-  expect(last).toBeLessThanOrEqual(Math.min(Math.max(2_000, 2 * median), 8_000));
+  const [first, later] = [median(took_ms.slice(0, 6)), median(took_ms.slice(6))];
+  const description = `${took_ms.at(-1)} ms, the first six ${first} ms, those after them ${later} ms`;
+  info.annotations.push({ type: "last tab live after", description });
+  expect(later).toBeLessThanOrEqual(Math.max(2_000, 2 * first));
+  expect(Math.max(...took_ms.slice(6))).toBeLessThanOrEqual(8_000);
 }
+
+const median = (of: number[]): number => of.toSorted((a, b) => a - b)[Math.floor(of.length / 2)]!;
 
 /** Reads every row of the log by scrolling through it: the seqs in the order they stand, one per row. */
 export async function seqsInList(page: Page): Promise<number[]> {

@@ -14,6 +14,8 @@ mod saved;
 mod search;
 mod shares;
 
+use std::num::NonZeroUsize;
+
 pub use self::{
     agui::*, artifacts::*, chain::*, chats::*, conversations::*, open::*, pages::*, prices::*, queries::*,
     retention::*, saved::*, search::*, shares::*,
@@ -109,11 +111,11 @@ pub const DATABASE_LOOK_MS: u64 = 500;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
 /// Owners for which a writer lane remembers where it last noted events.
-pub const PIECE_OWNERS_MAX: usize = 10_000;
+pub const PIECE_OWNERS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Positions of each lane that a starting server searches for events of servers of earlier releases.
 pub const PIECE_RECENT_POSITIONS: i64 = 50_000;
 /// Run contexts kept in memory for readers and writers.
-pub const CONTEXTS_MAX: u64 = 100_000;
+pub const CONTEXTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 /// Frames kept for a slow reader, per topic; a reader further behind pages the database.
 pub const BUS_FRAMES_DEFAULT: usize = 256;
 /// Silence after which a stream sends a comment, milliseconds.

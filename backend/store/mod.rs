@@ -61,8 +61,15 @@ mod transaction;
 pub mod trees;
 pub mod verified;
 
-use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    num::NonZeroUsize,
+    ops::Deref,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use lru::LruCache;
 use sqlx::{
     Connection, PgConnection, PgPool, Postgres,
     migrate::Migrator,
@@ -93,7 +100,7 @@ use crate::{
 /// Connections for the program's own upkeep.
 const UPKEEP_CONNECTIONS: u32 = 3;
 /// Number of tokens whose owners are cached.
-const TOKENS_SEEN_MAX: u64 = 10_000;
+const TOKENS_SEEN_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The schema, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
@@ -113,7 +120,7 @@ pub struct Database {
     throttle: Throttle,
     nobody: OwnerId,
     /// Owners of recently valid tokens, by the hashes of their secrets. Only decides whose share a look-up uses.
-    tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
+    tokens_seen: Mutex<LruCache<[u8; 32], OwnerId>>,
     /// Heartbeats of producers, which must not take all upkeep connections.
     heartbeats: Quota,
     /// Claims of content, which may wait for a removal and must not take all upkeep connections either.
@@ -202,7 +209,7 @@ impl Store {
             readers: Quota::new(all as usize, own as usize),
             throttle,
             nobody: OwnerId::trusted(""),
-            tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
+            tokens_seen: Mutex::new(LruCache::new(TOKENS_SEEN_MAX)),
             heartbeats: Quota::new(1, 1),
             claims: Quota::new(2, 1),
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),

@@ -3,7 +3,7 @@
 //! A feed finds its owner's events through these notes, so the statement that appends makes them. What this process has
 //! noted it caches: most appends have nothing to note, and need no query for it.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::sync::Arc;
 
 use lru::LruCache;
 
@@ -37,7 +37,7 @@ impl Owners {
 
 impl Pieces {
     pub(super) fn new() -> Self {
-        Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))
+        Self(LruCache::new(PIECE_OWNERS_MAX))
     }
 
     /// The owners of these events, without duplicates.

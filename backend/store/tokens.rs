@@ -1,6 +1,9 @@
 //! API tokens, known only by the hash of their secret.
 
+use std::sync::{MutexGuard, PoisonError};
+
 use chrono::{DateTime, Utc};
+use lru::LruCache;
 use uuid::Uuid;
 
 use super::Error;
@@ -91,10 +94,14 @@ impl Tokens<'_> {
         .await
     }
 
+    fn seen(&self) -> MutexGuard<'_, LruCache<[u8; 32], OwnerId>> {
+        self.tokens_seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The token whose secret has this hash, of any owner.
     pub async fn by_secret(self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
         // Recently valid tokens count against their owner's share, so that guessed ones can only block each other.
-        let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
+        let payer = self.seen().get(secret).unwrap_or(&self.nobody).clone();
         self.unscoped(&payer, async |mut connection| {
             let row = sqlx::query!(
                 r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
@@ -106,7 +113,7 @@ impl Tokens<'_> {
             .await?;
             let Some(row) = row else { return Ok(None) };
             let owner_id = OwnerId::trusted(&row.owner_id);
-            self.tokens_seen.insert(*secret, owner_id.clone());
+            self.seen().put(*secret, owner_id.clone());
             Ok(Some(TokenRecord {
                 token_id: row.token_id,
                 owner_id,

@@ -37,8 +37,13 @@ mod texts;
 mod write_queue;
 mod writer;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use lru::LruCache;
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -302,31 +307,35 @@ fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc:
 /// another one replace it. So a lookup names the owner, and a context of another owner is a miss.
 #[derive(Clone, Debug)]
 pub(crate) struct Contexts {
-    known: moka::sync::Cache<RunId, Arc<RunContext>>,
+    known: Arc<std::sync::Mutex<LruCache<RunId, Arc<RunContext>>>>,
     store: Store,
 }
 
 impl Contexts {
     fn new(store: Store) -> Self {
-        Self { known: moka::sync::Cache::new(CONTEXTS_MAX), store }
+        Self { known: Arc::new(std::sync::Mutex::new(LruCache::new(CONTEXTS_MAX))), store }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<RunId, Arc<RunContext>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self, run: RunId, owner: &str) -> Option<Arc<RunContext>> {
-        self.known.get(&run).filter(|context| context.owner_id.as_str() == owner)
+        self.lock().get(&run).filter(|context| context.owner_id.as_str() == owner).cloned()
     }
 
     fn remember(&self, context: RunContext) -> Arc<RunContext> {
         let context = Arc::new(context);
-        self.known.insert(context.run_id, Arc::clone(&context));
+        self.lock().put(context.run_id, Arc::clone(&context));
         context
     }
 
     fn forget(&self, run: RunId) {
-        self.known.invalidate(&run);
+        self.lock().pop(&run);
     }
 
     fn forget_all(&self) {
-        self.known.invalidate_all();
+        self.lock().clear();
     }
 
     /// Loads the contexts of these runs into the cache, as far as the runs exist and are these owners'.
@@ -335,10 +344,16 @@ impl Contexts {
         self.load(unknown.map(|(run, _)| run).collect()).await
     }
 
+    fn unknown(&self, runs: &[RunId]) -> Vec<RunId> {
+        let known = self.lock();
+        runs.iter().copied().filter(|run| !known.contains(run)).collect()
+    }
+
     /// The contexts of these runs, whoever they belong to, as far as the runs exist.
     async fn of_any(&self, runs: &[RunId]) -> Result<Vec<Arc<RunContext>>, store::Error> {
-        self.load(runs.iter().copied().filter(|run| !self.known.contains_key(run)).collect()).await?;
-        Ok(runs.iter().filter_map(|run| self.known.get(run)).collect())
+        self.load(self.unknown(runs)).await?;
+        let mut known = self.lock();
+        Ok(runs.iter().filter_map(|run| known.get(run).cloned()).collect())
     }
 
     async fn load(&self, mut missing: Vec<RunId>) -> Result<(), store::Error> {

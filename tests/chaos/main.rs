@@ -81,6 +81,7 @@ enum Scenario {
     TwoWriters,
     SameEventId,
     TwoProcesses,
+    Rolling,
     Live,
     LiveNats,
     PostgresKills,
@@ -149,6 +150,9 @@ struct Args {
     /// The server to test.
     #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
     server: PathBuf,
+    /// What `rolling` replaces by it, such as the last release; without it, the same program.
+    #[arg(long)]
+    older: Option<PathBuf>,
     /// The harness is in a network and with mounts of its own already.
     #[arg(long, hide = true)]
     alone: bool,
@@ -257,6 +261,17 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
     let plan = match scenario {
         Scenario::Kills => Plan { faults: faults(5, 20), ..base },
         Scenario::TwoProcesses => Plan { processes: 2, faults: faults(3, 8), readers: pick(12, 20), ..base },
+        Scenario::Rolling => {
+            let plan = Plan {
+                processes: 2,
+                fault: Fault::ReplaceServer,
+                faults: faults(2, 20),
+                readers: pick(12, 20),
+                ..base
+            };
+            let older = args.older.as_deref().unwrap_or(program);
+            return vec![(name, storm(older, program, seed, plan).await)];
+        }
         Scenario::PostgresKills => {
             Plan { fault: Fault::KillPostgres, faults: faults(2, 6), readers: pick(8, 12), ..base }
         }
@@ -271,7 +286,10 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
         Scenario::FailPoints => {
             let plan = Plan { fault: Fault::KillAtPoint, faults: faults(5, 50), readers: pick(8, 12), ..base };
             let uploads = points::uploads(program, seed, args.faults.unwrap_or(pick(2, 20))).await;
-            return vec![(name.clone(), storm(program, seed, plan).await), (format!("{name} (uploads)"), uploads)];
+            return vec![
+                (name.clone(), storm(program, program, seed, plan).await),
+                (format!("{name} (uploads)"), uploads),
+            ];
         }
         Scenario::PowerLoss | Scenario::FullDisk | Scenario::FullStores if !args.alone => {
             return vec![(name, Ok(Verdict::cannot(alone::MISSING_DISK)))];
@@ -295,7 +313,7 @@ async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played
         Scenario::Narrow => Plan { fault: Fault::Crowd, faults: faults(1, 5), readers: pick(4, 30), ..base },
         other => return play_other(args, other, small, seed, name).await,
     };
-    vec![(name, storm(program, seed, plan).await)]
+    vec![(name, storm(program, program, seed, plan).await)]
 }
 
 async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, name: String) -> Played {

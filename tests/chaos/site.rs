@@ -139,7 +139,8 @@ pub(crate) enum Home {
 /// `runreel serve`, the real program.
 #[derive(Debug)]
 pub(crate) struct Server {
-    program: PathBuf,
+    /// What the next start starts.
+    pub(crate) program: PathBuf,
     child: Option<Child>,
     pub(crate) address: SocketAddr,
     home: Home,

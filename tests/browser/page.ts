@@ -18,15 +18,15 @@ export async function expectRuns(page: Page, count: number): Promise<void> {
 
 /**
  * A browser has six connections to a server: who waits for one of them is the seventh tab and every one after it. Half of
- * those were live within two seconds or, on a machine that is busy with other things, twice what the first six took, and
- * all of them within eight.
+ * those were live within two seconds or, on a machine that is busy with other things, twice what the first six took. The
+ * slowest may take twice as long on such a machine, and never more than eight.
  */
 export function expectPrompt(took_ms: number[], info: TestInfo): void {
   const [first, later] = [median(took_ms.slice(0, 6)), median(took_ms.slice(6))];
   const description = `${took_ms.at(-1)} ms, the first six ${first} ms, those after them ${later} ms`;
   info.annotations.push({ type: "last tab live after", description });
   expect(later).toBeLessThanOrEqual(Math.max(2_000, 2 * first));
-  expect(Math.max(...took_ms.slice(6))).toBeLessThanOrEqual(8_000);
+  expect(Math.max(...took_ms.slice(6))).toBeLessThanOrEqual(Math.min(Math.max(2_000, 4 * first), 8_000));
 }
 
 const median = (of: number[]): number => of.toSorted((a, b) => a - b)[Math.floor(of.length / 2)]!;

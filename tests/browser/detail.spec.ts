@@ -69,6 +69,40 @@ test("what is searched is found in payloads too, and what is nowhere is said", a
   await expect(page.locator("[data-seq]").first()).toBeVisible();
 });
 
+test.describe("while the server is busy", () => {
+  test.use({ allowsStatus: [503] });
+
+  test("a search waits for it, and says of nothing that it is nowhere", async ({ page, server, producer }) => {
+    const run_id = await producer.createRun({ title: "Pages" });
+    // Only the server can see that far.
+    await producer.emit(run_id, { type: "custom.thing", payload: { hay: "hay ".repeat(5_000), deep: { words: "needle" } } });
+    let asked = 0;
+    await page.route("**/search?*", (route) =>
+      (asked += 1) < 3 ? route.fulfill({ status: 503, json: { code: "unavailable" } }) : route.continue(),
+    );
+    await page.goto(`${server.url}/runs/${run_id}?tab=log&q=needle`);
+    await expect.poll(() => asked).toBe(2);
+    expect(await page.locator("[data-seq]").count()).toBe(0);
+    await expect(page.getByText("No event has")).toHaveCount(0);
+    await expect(page.locator("[data-seq]")).toHaveCount(1);
+    expect(asked).toBe(3);
+  });
+});
+
+test("a run of which nothing is known but its beginning and its end is drawn whole", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const began_ms = Date.now() - 3_600_000;
+  const run_id = await producer.createRun({ title: "Silent", start: false });
+  await producer.emit(run_id, { type: "run.started", at: new Date(began_ms).toISOString() });
+  await producer.emit(run_id, { type: "run.failed", at: new Date(began_ms + 120_000).toISOString(), payload: { error: "no" } });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expect(rowOf(page, "Silent")).toContainText("2 m");
+  await expect(page.locator("header .badge").first()).toHaveText("failed");
+});
+
 test("a night in which nothing happened does not squeeze the rest; zoom stays in the address", async ({
   page,
   server,

@@ -95,3 +95,14 @@ test("tokens that are sent again after a restart in mid-message do not double th
   await producer.emit(run_id, producer.token("m1", "the second."));
   await expect(cardText(page, "m1")).toHaveText("The first half and the second.");
 });
+
+test("a tab for which no frames are drawn, as for a hidden one, has a title that is true", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Unseen" });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expectState(page, "live");
+  // As when a tab is hidden after it asked for a frame and before it got one.
+  await page.evaluate(() => (globalThis.requestAnimationFrame = () => 1));
+  const running = await page.title();
+  await producer.emit(run_id, { type: "run.failed", payload: { error: "no" } });
+  await expect(page).not.toHaveTitle(running);
+});

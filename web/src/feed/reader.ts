@@ -4,21 +4,25 @@ import { shared } from "./shared";
 
 /** A slice of work between two looks at the screen. */
 const slice_ms = 12;
+/** So late is shown what no frame was drawn for. */
+const undrawn_ms = 250;
 
 /** A stream bound to this tab and to what it draws. */
 export function read(options: FollowerOptions): Following {
-  let isScheduled = false;
+  let frame = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   let isStopped = false;
   const commit = () => {
-    isScheduled = false;
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+    frame = 0;
     if (!isStopped) options.commit();
   };
   const schedule = () => {
-    if (isScheduled) return;
-    isScheduled = true;
-    // A hidden tab draws no frames, yet its title and counts should stay true.
-    if (document.visibilityState === "hidden") setTimeout(commit, 250);
-    else requestAnimationFrame(commit);
+    if (frame > 0) return;
+    frame = requestAnimationFrame(commit);
+    // A tab that is hidden, perhaps in between, draws no frames, yet its title and counts should stay true.
+    timer = setTimeout(commit, undrawn_ms);
   };
   const { order } = options;
   let { begin } = options;

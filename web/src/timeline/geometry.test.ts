@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { barOf, cutsOf, tickLabel, ticksOf, timeAt, windowOf, zoomed } from "./geometry";
+import { barOf, cutsOf, tickLabel, ticksOf, timeAt, windowOf, without, zoomed } from "./geometry";
 import { SpanTree, type NewSpan } from "../feed/tree";
 import { barsIn, drawnKinds, lanesOf } from "./overview";
 
@@ -74,6 +74,33 @@ describe("the waterfall's geometry", () => {
     for (const { offset_ms } of ticksOf(window, 6)) {
       expect(offset_ms < night.from_ms || offset_ms >= night.to_ms).toBe(true);
     }
+  });
+
+  test("a run of which nothing is known but its beginning and its end is drawn whole", () => {
+    const whole = { from_ms: 0, to_ms: 3_600_000 };
+    const cuts = cutsOf([{ at_ms: 0 }, { at_ms: 3_600_000 }], whole);
+    expect(without(cuts, whole).cuts).toEqual([]);
+    // It goes on, and what comes then would be squeezed.
+    expect(without(cuts, { from_ms: 0, to_ms: 3_605_000 }).cuts).toEqual(cuts);
+  });
+
+  test("whatever is cut out, ticks are few, and in order", () => {
+    const epoch_ms = 1.8e12;
+    const times = fc.array(
+      fc.oneof(fc.constant(0), fc.constant(1e6), fc.double({ min: 0, max: 1e6, noNaN: true })),
+      { maxLength: 8 },
+    );
+    fc.assert(
+      fc.property(times, fc.integer({ min: 2, max: 8 }), (offsets, most) => {
+        const whole = { from_ms: epoch_ms, to_ms: epoch_ms + 1e6 };
+        const events = offsets.map((offset) => ({ at_ms: epoch_ms + offset }));
+        const window = without(cutsOf(events, whole), whole);
+        const places = ticksOf(window, most).map(({ at }) => at);
+        expect(places.length).toBeLessThanOrEqual(2 * most + 1);
+        expect(places).toEqual(places.toSorted((a, b) => a - b));
+        expect(places.every((at) => at >= 0 && at < 100)).toBe(true);
+      }),
+    );
   });
 
   test("the time at a place is the time that is drawn there", () => {

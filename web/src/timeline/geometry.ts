@@ -23,10 +23,13 @@ export interface Tick {
   offset_ms: number;
 }
 
-/** What is drawn: from the run's start to its end or to now, and never of no length. */
+/** What is drawn of a run is never shorter. */
+const least_drawn_ms = 1;
+
+/** What is drawn: from the run's start to its end or to now. */
 export function windowOf(start_ms: number, end_ms: number | null, now_ms: number): Window {
   const to = end_ms ?? Math.max(now_ms, start_ms);
-  return { from_ms: start_ms, to_ms: Math.max(to, start_ms + 1) };
+  return { from_ms: start_ms, to_ms: Math.max(to, start_ms + least_drawn_ms) };
 }
 
 /** The part of the width that a cut has. */
@@ -65,6 +68,13 @@ export function cutsOf(events: readonly { at_ms: number }[], window: Window): Lu
     .slice(0, cuts_max)
     .sort((a, b) => a.from_ms - b.from_ms);
 }
+
+/** The window without them; whole when nothing else would be left of it, which they would squeeze. */
+export function without(cuts: readonly Lull[], { from_ms, to_ms }: Window): Window {
+  return { from_ms, to_ms, cuts: to_ms - from_ms - sumOf(cuts) < least_drawn_ms ? [] : cuts };
+}
+
+const sumOf = (cuts: readonly Lull[]) => cuts.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
 
 /** Where a time is drawn, 0 to 1. */
 function placeOf(ms: number, { from_ms, to_ms, cuts = [] }: Window): number {
@@ -111,8 +121,7 @@ export function zoomed(whole: Window, from_ms: number, to_ms: number): [number, 
 /** Round steps of 1, 2 or 5 after the origin, as many as fit into `ticks_max`; none where time is cut out. */
 export function ticksOf(window: Window, ticks_max: number, origin_ms = window.from_ms): Tick[] {
   const cuts = window.cuts ?? [];
-  const cut_ms = cuts.reduce((sum, cut) => sum + cut.to_ms - cut.from_ms, 0);
-  const step = stepOf(window.to_ms - window.from_ms - cut_ms, ticks_max);
+  const step = stepOf(window.to_ms - window.from_ms - sumOf(cuts), ticks_max);
   const ticks: Tick[] = [];
   let from = window.from_ms;
   for (const end of [...cuts, { from_ms: window.to_ms, to_ms: window.to_ms }]) {

@@ -103,6 +103,6 @@ test("a tab for which no frames are drawn, as for a hidden one, has a title that
   // As when a tab is hidden after it asked for a frame and before it got one.
   await page.evaluate(() => (globalThis.requestAnimationFrame = () => 1));
   const running = await page.title();
-  await producer.emit(run_id, { type: "run.failed", payload: { error: "no" } });
+  await producer.emit(run_id, { type: "run.waiting" });
   await expect(page).not.toHaveTitle(running);
 });

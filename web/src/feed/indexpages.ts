@@ -39,7 +39,7 @@ async function stretch(run_id: string, from: number, to: number, signal: AbortSi
 }
 
 /** Asks until there is an answer; a refusal is one. */
-async function persistent<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
+export async function persistent<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
       return await ask();

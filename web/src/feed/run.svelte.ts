@@ -140,6 +140,7 @@ export class RunStore {
   }
 
   get status(): RunStatus {
+    void this.version;
     if (this.at !== null) return this.view.status ?? "queued";
     const told = this.run?.status;
     return (this.#isBehind ? told : this.#end.status) ?? told ?? "queued";

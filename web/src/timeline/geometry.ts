@@ -145,7 +145,8 @@ const longSteps = [
 ].map((seconds) => seconds * 1000);
 
 function stepOf(total_ms: number, ticks_max: number): number {
-  const least = total_ms / ticks_max;
+  // Of times far from now, less than this is lost in rounding.
+  const least = Math.max(total_ms / ticks_max, 0.001);
   if (least > 1000) {
     const found = longSteps.find((step) => step >= least);
     return found ?? Math.ceil(least / (24 * hour_ms)) * 24 * hour_ms;
@@ -161,8 +162,8 @@ export function tickLabel(offset_ms: number): string {
   if (offset_ms < minute_ms) return `${trim(offset_ms / 1000)} s`;
   const hours = Math.floor(offset_ms / hour_ms);
   const minutes = Math.floor((offset_ms % hour_ms) / minute_ms);
-  const seconds = Math.round((offset_ms % minute_ms) / 1000);
-  const parts = [hours && `${hours} h`, minutes && `${minutes} m`, seconds && `${seconds} s`];
+  const seconds = trim((offset_ms % minute_ms) / 1000);
+  const parts = [hours && `${hours} h`, minutes && `${minutes} m`, seconds !== "0" && `${seconds} s`];
   return parts.filter((part) => typeof part === "string").join(" ");
 }
 

@@ -57,7 +57,7 @@ test:
     wait "$beside"
     # Three that take about as long: each waits for its servers more than it works. What a person looks at goes first.
     lane browser planted typescript-unit & beside=$!
-    niceness=5
+    niceness=3
     lane chaos-quick python-unit & faults=$!
     lane unit integration
     wait "$faults"

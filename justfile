@@ -56,12 +56,14 @@ test:
     lane sqlx-check compile
     wait "$beside"
     # Three that take about as long: each waits for its servers more than it works. What a person looks at goes first.
-    lane browser planted typescript-unit & beside=$!
+    lane browser-beside planted typescript-unit & beside=$!
     niceness=3
     lane chaos-quick python-unit & faults=$!
     lane unit integration
     wait "$faults"
     wait "$beside"
+    niceness=0
+    lane browser-alone
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$out/took"
 
 # Build the program (the web UI first: it is compiled in).
@@ -239,9 +241,16 @@ web-test: web
     cd web && npm test
 
 # The UI in a real Chromium, against the real server: following a run, its page, the shell, tokens.
-browser: postgres chromium playwright node-packages web build
+browser *args: postgres chromium playwright node-packages web build
     cd sdk/typescript && npm run -s build
-    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test -- {{ args }}
+
+# How soon something is there cannot be asked while other tests have the processors.
+[private]
+browser-alone: (browser "--grep" "@alone")
+
+[private]
+browser-beside: (browser "--grep-invert" "@alone")
 
 # The UI's other pages and what they offer.
 pages *args: postgres chromium playwright web build

@@ -26,11 +26,8 @@ async function tabs(context: BrowserContext, count: number, open: (page: Page, a
 }
 
 for (const kind of ["a shared worker", "one of the tabs"] as const) {
-  test(`ten tabs have one connection for their streams, by ${kind}, and the tenth shows its page as soon as the others`, async ({
-    context,
-    wire,
-    producer,
-  }, info) => {
+  const title = `ten tabs have one connection for their streams, by ${kind}, and the tenth shows its page as soon as the others`;
+  test(title, { tag: "@alone" }, async ({ context, wire, producer }, info) => {
     if (kind === "one of the tabs") await withoutWorker(context);
     const runs: string[] = [];
     for (const n of upTo(5)) runs.push(await producer.createRun({ title: `Reader ${n}` }));

@@ -28,7 +28,8 @@ const test = base.extend<{ server: Server }>({
   ],
 });
 
-test("ten tabs over HTTP/2 are all live, the tenth as soon as the others", async ({ context, server }, info) => {
+const title = "ten tabs over HTTP/2 are all live, the tenth as soon as the others";
+test(title, { tag: "@alone" }, async ({ context, server }, info) => {
   const api = await request.newContext({ baseURL: server.url, ignoreHTTPSErrors: true });
   const { run_id } = (await (await api.post("/api/runs", { data: { title: "Ten readers" } })).json()) as {
     run_id: string;

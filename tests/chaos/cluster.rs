@@ -76,9 +76,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether there is the program that copies a running cluster; a Postgres from npm comes without it.
+    /// Whether there are the programs that copy what a running cluster has; a Postgres from npm comes without them.
     pub(crate) fn can_copy(&self) -> bool {
-        self.programs.join("pg_basebackup").exists()
+        ["pg_basebackup", "pg_dump"].iter().all(|name| self.programs.join(name).exists())
     }
 
     /// A copy of this cluster as it is now, not started; one that follows it if it is a standby.
@@ -94,6 +94,83 @@ impl Cluster {
         let port = if is_standby { free_port()? } else { self.port };
         let (programs, env) = (self.programs.clone(), self.env.clone());
         Ok(Self { dir: dir.to_owned(), port, programs, account: self.account, env })
+    }
+
+    /// Keeps all of its log from now on, and that of its copies.
+    pub(crate) async fn archive(&self) -> anyhow::Result<()> {
+        let folder = self.archived();
+        self.make_dir(&folder)?;
+        let to = folder.display();
+        let settings = format!("archive_mode = on\narchive_command = 'test ! -f {to}/%f && cp %p {to}/%f'\n");
+        append(&self.dir.join("postgresql.conf"), &settings)?;
+        self.crash().await?;
+        self.start().await
+    }
+
+    /// Beside the cluster and its copies.
+    fn archived(&self) -> PathBuf {
+        self.dir.with_file_name("archive")
+    }
+
+    /// Waits until all of its log so far is archived.
+    pub(crate) async fn archive_all(&self) -> anyhow::Result<()> {
+        let mut database = self.connect().await?;
+        let last: String =
+            sqlx::query_scalar("select pg_walfile_name(pg_switch_wal())").fetch_one(&mut database).await?;
+        let done = self.dir.join(format!("pg_wal/archive_status/{last}.done"));
+        while !done.exists() {
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(database.close().await?)
+    }
+
+    /// The time by its clock.
+    pub(crate) async fn now(&self) -> anyhow::Result<String> {
+        let mut database = self.connect().await?;
+        let now = sqlx::query_scalar("select clock_timestamp()::text").fetch_one(&mut database).await?;
+        database.close().await?;
+        Ok(now)
+    }
+
+    /// When this copy is started, it goes on by the archived log until then.
+    pub(crate) fn recover_until(&self, moment: &str) -> anyhow::Result<()> {
+        let (from, signal) = (self.archived(), self.dir.join("recovery.signal"));
+        let settings = format!(
+            "restore_command = 'cp {}/%f %p'\nrecovery_target_time = '{moment}'\nrecovery_target_action = 'promote'\n",
+            from.display()
+        );
+        append(&self.dir.join("postgresql.auto.conf"), &settings)?;
+        fs::write(&signal, "")?;
+        if let Some((uid, gid)) = self.account {
+            chown(&signal, Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it has got there, and accepts writes.
+    pub(crate) async fn is_recovered(&self) -> anyhow::Result<()> {
+        let mut database = self.connect().await?;
+        while sqlx::query_scalar::<_, bool>("select pg_is_in_recovery()").fetch_one(&mut database).await? {
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(database.close().await?)
+    }
+
+    /// Loads the roles and the database into another cluster.
+    pub(crate) async fn dump_into(&self, other: &Self) -> anyhow::Result<()> {
+        let (roles, dump) = (self.dir.with_extension("roles"), self.dir.with_extension("dump"));
+        for (cluster, name, words, file) in [
+            (self, "pg_dumpall", &["-l", "postgres", "--roles-only", "-f"][..], &roles),
+            (self, "pg_dump", &["-d", NAME, "-Fc", "-f"], &dump),
+            (other, "psql", &["-X", "-q", "-d", "postgres", "-f"], &roles),
+            (other, "pg_restore", &["-d", NAME, "--exit-on-error"], &dump),
+        ] {
+            let mut command = Command::new(cluster.programs.join(name));
+            command.args(["-h", "127.0.0.1", "-p", &cluster.port.to_string(), "-U", NAME]).args(words).arg(file);
+            command.stdout(Stdio::null());
+            run(command).await?;
+        }
+        Ok(())
     }
 
     /// Starts it and returns when it accepts connections.

@@ -1,8 +1,8 @@
 //! Truthful health and rejections: faults under which no event can be stored, each with its own reason.
 //!
 //! Emits continue throughout. Soon after the first one that fails `/readyz` must be 503, the rejections must name the
-//! fault, and once it is fixed both must recover by themselves. [`judge`] is pure; the faults are applied by
-//! [`Trouble`].
+//! fault, and once it is fixed both must recover by themselves; what was acknowledged is there at the end. [`judge`] is
+//! pure; the faults are applied by [`Trouble`].
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -19,9 +19,11 @@ use tokio::{
 use crate::{
     cluster::{Cluster, url_at},
     disk::Disk,
+    judge::ACKNOWLEDGED_MIN,
     progress,
     pulse::{Answer, Health, Pulse},
     self_check::Plant,
+    setback,
     site::{Home, Server, Site},
     stage::{END_MAX, Verdict},
     writer::Traffic,
@@ -35,8 +37,12 @@ const BACK_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for an emit to fail.
 const FAILING_MAX: Duration = Duration::from_secs(15);
+/// Longest wait for the events that are to be stored before each fault.
+const TRAFFIC_WAIT_MAX: Duration = Duration::from_mins(1);
 /// How long a fault lasts after that.
 const LASTS: Duration = Duration::from_secs(4);
+/// How many complaints about the log are printed.
+const SHOWN: usize = 3;
 /// Payload of each emit: a growing table soon needs room.
 const FILL_BYTES: usize = 6_000;
 
@@ -179,6 +185,7 @@ struct Ground<'a> {
     server: Server,
     health: Health,
     pulse: Pulse,
+    began: Instant,
     cluster: Cluster,
     disk: Option<&'a Disk>,
     /// Connections of others.
@@ -192,13 +199,19 @@ impl<'a> Ground<'a> {
         let client = Client::new(&server.url(), None)?;
         let run = client.create_run(&json!({ "agent": "truthful" })).await?;
         let run_id = run["run_id"].as_str().context("a run without an id")?.to_owned();
+        let (health, began) = (Health::watch(server.address), Instant::now());
         let pulse = Pulse::start(&client, (0, &run_id), &Arc::<Traffic>::default(), "pulse", FILL_BYTES);
-        Ok(Self { health: Health::watch(server.address), server, pulse, cluster, disk, crowd: Mutex::default() })
+        Ok(Self { health, server, pulse, began, cluster, disk, crowd: Mutex::default() })
     }
 
     async fn suffer(&self, trouble: Trouble, verdict: &mut Verdict) -> anyhow::Result<()> {
-        let quiet = Instant::now();
-        sleep(Duration::from_millis(500)).await;
+        let (quiet, before) = (Instant::now(), self.pulse.stored().len() as u64);
+        let traffic = async {
+            while self.pulse.stored().len() as u64 - before < ACKNOWLEDGED_MIN {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(TRAFFIC_WAIT_MAX, traffic).await.context("too few events are stored before it")?;
         let calm = self.health.ready_percent(quiet, Instant::now());
         verdict.require(calm == 100, || {
             format!("before {trouble:?}: ready in {calm} of 100 looks although nothing is wrong")
@@ -314,7 +327,18 @@ impl<'a> Ground<'a> {
     }
 
     async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
+        let answers = self.pulse.answers(self.began).into_iter();
+        let acknowledged: Vec<_> = answers.filter_map(|answer| Some((0, answer.event_id, answer.seq?))).collect();
         drop(self.pulse);
+        let mut database = self.cluster.connect().await?;
+        let rows: Vec<(i64, Option<String>)> =
+            sqlx::query_as("select seq, event_id from store.run_event order by seq").fetch_all(&mut database).await?;
+        database.close().await?;
+        let rows: Vec<_> =
+            rows.into_iter().map(|(seq, event_id)| (0, seq.unsigned_abs(), event_id.unwrap_or_default())).collect();
+        verdict.violations.extend(setback::judge_log(&rows, &acknowledged).into_iter().take(SHOWN));
+        verdict.fact(format!("{} events acknowledged, {} stored", acknowledged.len(), rows.len()));
+        verdict.violations.extend(self.server.verify().await?);
         let status = self.server.terminate(END_MAX).await?;
         verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
         verdict.violations.extend(self.server.panics());

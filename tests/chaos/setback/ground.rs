@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
+    Way,
     judge::{After, Kept, Word, judge_gone, judge_ids, judge_kept, judge_log, judge_open},
     reader::{Feed, Follower, Mark},
 };
@@ -38,21 +39,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TOLD_MAX: Duration = Duration::from_secs(5);
 /// `/readyz` may be untruthful for this long.
 const TRUTH_MAX: Duration = Duration::from_secs(2);
+/// Events of each run that the copy has: more than two hundred in all.
+const KEPT: std::ops::Range<u64> = 100..120;
 /// Events that the copy does not have.
 const LOST: std::ops::Range<u64> = 1..60;
 /// In one of this many rounds the server is killed while its database is away.
 const KILL_EVERY: usize = 3;
 /// How many complaints of one kind in one round are printed.
 const SHOWN: usize = 3;
-
-/// How a database is set back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// A standby that had lost its primary is promoted.
-    Failover,
-    /// The cluster is stopped and replaced with an older copy of its files.
-    Restore,
-}
 
 pub(super) struct Ground {
     health: Health,
@@ -91,6 +85,7 @@ impl Ground {
     pub(super) async fn open(program: &Path, seed: u64, way: Way) -> anyhow::Result<Self> {
         let site = Site::new()?;
         let cluster = Cluster::create(&site.file("cluster-0"), None).await?;
+        way.prepare(&cluster).await?;
         let switch = Switch::to(cluster.address()).await?;
         let home = Home::Shared(url_at(switch.address));
         let server = Server::start(program, &site, home, 0, &["--poll-ms", "200"]).await?;
@@ -138,12 +133,14 @@ impl Ground {
 
     pub(super) async fn round(&mut self, number: usize, verdict: &mut Verdict) -> anyhow::Result<()> {
         let name = format!("{:?} {number}", self.way);
-        let count = self.rng.random_range(1..20);
+        let folder = self.folder();
+        let base = self.way.base(&self.cluster, &folder).await?;
+        let count = self.rng.random_range(KEPT);
         let lasts = self.emit(&format!("kept {number}"), count, true).await?;
         let feeds = Feed::all(&self.run_ids);
         let followers: Vec<_> = feeds.iter().map(|feed| Follower::start(self.server.address, feed)).collect();
         let kept = marks(&followers, &lasts).await?;
-        let copy = self.copy().await?;
+        let copy = self.way.copy(&self.cluster, base, &folder).await?;
         let lost = self.rng.random_range(LOST);
         let lasts = self.emit(&format!("gone {number}"), lost, false).await?;
         let gone = marks(&followers, &lasts).await?;
@@ -174,31 +171,21 @@ impl Ground {
         self.look_at_log(&name, &ids, verdict).await
     }
 
-    /// A copy that has what exists now and nothing later.
-    async fn copy(&mut self) -> anyhow::Result<Cluster> {
+    /// Where the next copy is to be.
+    fn folder(&mut self) -> PathBuf {
         self.figures.folders += 1;
-        let folder: PathBuf = self.site.file(&format!("cluster-{}", self.figures.folders));
-        let is_standby = self.way == Way::Failover;
-        let copy = self.cluster.copy(&folder, is_standby).await?;
-        if is_standby {
-            copy.start().await?;
-            copy.catch_up(&self.cluster).await?;
-            copy.cut_off().await?;
-        }
-        Ok(copy)
+        self.site.file(&format!("cluster-{}", self.figures.folders))
     }
 
     /// The copy replaces the database. Returns from when on it can be reached.
     async fn go_back(&mut self, copy: Cluster, kill: bool) -> anyhow::Result<Instant> {
+        self.way.leave(&self.cluster).await?;
         self.cluster.crash().await?;
         self.switch.lead(None);
         if kill {
             self.server.kill()?;
         }
-        match self.way {
-            Way::Failover => copy.promote().await?,
-            Way::Restore => copy.start().await?,
-        }
+        self.way.arrive(&copy).await?;
         self.switch.lead(Some(copy.address()));
         let reachable = Instant::now();
         let old = std::mem::replace(&mut self.cluster, copy);
@@ -338,6 +325,7 @@ impl Ground {
             percentile(&self.backs, 500).as_millis(),
             percentile(&self.backs, 1_000).as_millis(),
         ));
+        verdict.violations.extend(self.server.verify().await?);
         let status = self.server.terminate(END_MAX).await?;
         verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
         let panics = self.server.panics();

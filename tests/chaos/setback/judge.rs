@@ -117,7 +117,7 @@ pub(super) fn judge_open(words: &[(Instant, Word)], cut: Instant, reachable: Ins
 }
 
 /// What is wrong with the log: gaps, and acknowledged events that are not there under their seqs.
-pub(super) fn judge_log(rows: &[(Run, u64, String)], acknowledged: &[(Run, String, u64)]) -> Vec<String> {
+pub(crate) fn judge_log(rows: &[(Run, u64, String)], acknowledged: &[(Run, String, u64)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut heads: BTreeMap<Run, u64> = BTreeMap::new();
     for (run, seq, _) in rows {

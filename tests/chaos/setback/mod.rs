@@ -1,4 +1,4 @@
-//! A database that is set back under a running server: a failover to a lagging standby, or a restored backup.
+//! A database that is set back under a running server: a failover to a lagging standby, or a backup that is restored.
 //!
 //! In each round events are acknowledged and read, a copy is cut off or taken, more events follow which the copy does
 //! not have, and then the copy replaces the database. What was acknowledged and is lost is the operator's loss. But no
@@ -8,23 +8,24 @@
 mod ground;
 mod judge;
 mod reader;
+mod way;
 
 use std::path::Path;
 
 use anyhow::Context as _;
 
-use self::ground::{Ground, Way};
-pub(crate) use self::judge::plants;
+pub(crate) use self::judge::{judge_log, plants};
+use self::{ground::Ground, way::Way};
 use crate::{progress, stage::Verdict};
 
-/// This many failovers, then this many restores.
+/// So often in each way.
 pub(crate) async fn run(program: &Path, seed: u64, times: usize) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
-    for way in [Way::Failover, Way::Restore] {
+    for way in Way::ALL {
         let mut ground = Ground::open(program, seed, way).await?;
         if !ground.can_copy() {
             ground.close(&mut verdict).await?;
-            return Ok(Verdict::cannot("this Postgres has no pg_basebackup to copy a database with"));
+            return Ok(Verdict::cannot("this Postgres has no pg_basebackup and pg_dump to copy a database with"));
         }
         for number in 0..times {
             ground.round(number, &mut verdict).await.with_context(|| format!("{way:?} {number}"))?;

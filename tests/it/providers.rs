@@ -79,6 +79,40 @@ async fn what_the_provider_did_not_sign_for_this_server_is_refused() {
     }
 }
 
+/// RFC 8725 §3.10: neither a key in a token nor an address of one is believed, and a key id is looked up and nothing else.
+#[tokio::test]
+async fn a_token_that_brings_its_own_key_is_refused_and_nobody_is_asked_for_it() {
+    let (key, other) = (Key::p256(), Key::p256());
+    let provider = Provider::start(&[("k", &key)]).await;
+    let server = believing(&provider).start().await;
+    let claims = provider.claims("alice", server.clock.now().timestamp());
+    let asked = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    asked.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/keys", asked.local_addr().unwrap());
+    for header in [
+        json!({ "kid": "k", "jwk": other.published("k") }),
+        json!({ "jwk": other.published("k") }),
+        json!({ "kid": "k", "jku": url }),
+        json!({ "kid": url, "jku": url }),
+        json!({ "kid": "k", "x5u": url }),
+        json!({ "kid": "k", "x5c": ["MIIB"] }),
+        json!({ "kid": "" }),
+        json!({ "kid": "../../../../dev/null" }),
+        json!({ "kid": "/dev/null" }),
+        json!({ "kid": "z' or '1'='1" }),
+        json!({ "kid": "k\u{0}" }),
+        json!({ "kid": "k\r\nx: y" }),
+        json!({ "kid": "k".repeat(4_000) }),
+        json!({ "kid": 7 }),
+        json!({ "kid": ["k"] }),
+    ] {
+        let reply = server.with(other.sign_with(header.clone(), &claims)).get("/api/runs").await;
+        assert_eq!(reply.status, 401, "{header}: {}", reply.text);
+    }
+    assert_eq!(asked.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a token sent the server somewhere");
+    assert_eq!(server.with(key.sign("k", &claims)).get("/api/runs").await.status, 200);
+}
+
 #[tokio::test]
 async fn a_stream_ends_when_a_providers_token_expires() {
     let now = DateTime::from_timestamp(Clock::System.now().timestamp(), 0).unwrap();

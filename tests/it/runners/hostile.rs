@@ -1,6 +1,12 @@
 //! What a runner should not send, and who should not be one.
 
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
 use super::*;
+use crate::support::patiently;
 
 #[tokio::test]
 async fn only_a_websocket_of_the_right_kind_and_origin_is_opened() {
@@ -67,6 +73,76 @@ async fn what_is_no_message_is_answered_with_an_error_and_a_close() {
         assert_eq!(message["code"], "too_large");
     }
     server.runner(&["a"], 1).await.silent().await;
+}
+
+/// A frame of RFC 6455 §5.2: its first byte, a length, a mask of zeros, which changes nothing, and the content.
+fn frame(first: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap();
+    let length = if length < 126 {
+        vec![0x80 | u8::try_from(length).unwrap()]
+    } else {
+        [&[0x80 | 0x7e], &length.to_be_bytes()[..]].concat()
+    };
+    [&[first], &length[..], &[0; 4], content].concat()
+}
+
+/// An open socket without a library on this side of it.
+async fn bare(server: &Server) -> TcpStream {
+    let host = server.base.strip_prefix("http://").unwrap();
+    let mut socket = TcpStream::connect(host).await.unwrap();
+    let request = format!(
+        "GET /api/runners/connect HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+         sec-websocket-protocol: runreel.runner.v1\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\n") {
+        said.push(patiently("the switch", socket.read_u8()).await.unwrap());
+    }
+    assert!(said.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&said));
+    socket
+}
+
+#[tokio::test]
+async fn frames_that_the_standard_forbids_end_the_connection_they_came_on() {
+    let server = Server::start().await;
+    let hello = json!({ "type": "hello", "runner": "r", "agents": ["a"], "capacity": 1 }).to_string();
+    let (start, rest) = hello.as_bytes().split_at(20);
+    let mut unmasked = frame(0x81, b"{}");
+    unmasked.drain(2..6);
+    unmasked[1] &= 0x7f;
+    for (what, frames) in [
+        ("not masked", unmasked),
+        ("a reserved bit", frame(0xc1, b"{}")),
+        ("a reserved kind", frame(0x83, b"{}")),
+        ("a reserved kind of control frame", frame(0x8b, b"")),
+        ("a ping in parts", frame(0x09, b"x")),
+        ("a long ping", frame(0x89, &[b'x'; 126])),
+        ("the rest of nothing", frame(0x80, b"{}")),
+        ("a message within another", [frame(0x01, start), frame(0x81, b"{}")].concat()),
+        ("a close frame of one byte", frame(0x88, b"x")),
+        ("more bytes than there can be", [&[0x81, 0x80 | 0x7f][..], &[0xff; 8], &[0; 4]].concat()),
+        ("no UTF-8", frame(0x81, b"\"\xff\"")),
+        ("no UTF-8 across two parts", [frame(0x01, b"\"\xe2\x82"), frame(0x80, b"\x28\"")].concat()),
+    ] {
+        let mut socket = bare(&server).await;
+        // It may end before all is sent.
+        let _ = socket.write_all(&frames).await;
+        let mut said = Vec::new();
+        let _ = patiently(what, socket.read_to_end(&mut said)).await;
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains("welcome") && !said.contains("internal"), "{what}: {said}");
+        assert_eq!(what.starts_with("no UTF-8"), said.contains(r#""malformed""#), "{what}: {said}");
+    }
+    // Parts with a ping between them are a message.
+    let mut socket = bare(&server).await;
+    let parts = [frame(0x01, start), frame(0x89, b"x"), frame(0x00, b""), frame(0x80, rest)].concat();
+    socket.write_all(&parts).await.unwrap();
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains(r#""welcome""#) {
+        said.push(patiently("a welcome", socket.read_u8()).await.unwrap());
+    }
 }
 
 #[tokio::test]

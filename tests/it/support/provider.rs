@@ -37,7 +37,8 @@ impl Key {
         }
     }
 
-    fn published(&self, kid: &str) -> Value {
+    /// The key as its provider shows it.
+    pub fn published(&self, kid: &str) -> Value {
         match self {
             Self::Ed25519(_) => {
                 json!({ "kty": "OKP", "crv": "Ed25519", "kid": kid, "x": BASE64.encode(self.public()) })
@@ -51,11 +52,17 @@ impl Key {
 
     /// A token with these claims.
     pub fn sign(&self, kid: &str, claims: &Value) -> String {
-        let algorithm = match self {
-            Self::Ed25519(_) => "EdDSA",
-            Self::P256(_) => "ES256",
+        self.sign_with(json!({ "kid": kid }), claims)
+    }
+
+    /// The same with these members in its header.
+    pub fn sign_with(&self, mut header: Value, claims: &Value) -> String {
+        header["typ"] = json!("JWT");
+        header["alg"] = match self {
+            Self::Ed25519(_) => json!("EdDSA"),
+            Self::P256(_) => json!("ES256"),
         };
-        let signed = unsigned(&json!({ "alg": algorithm, "kid": kid, "typ": "JWT" }), claims);
+        let signed = unsigned(&header, claims);
         let signature = match self {
             Self::Ed25519(pair) => pair.sign(signed.as_bytes()).as_ref().to_vec(),
             Self::P256(pair) => pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap().as_ref().to_vec(),

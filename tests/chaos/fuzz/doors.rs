@@ -45,9 +45,13 @@ pub(super) struct Doors {
     last_seq: u64,
     /// The id of a third one and its lines, without the last.
     export: (String, String),
-    saved: Vec<Vec<u8>>,
+    /// The file of a session with the name [`SAVED`].
+    saved: String,
     cursors: Vec<Vec<u8>>,
 }
+
+/// The name of a session that other inputs do not have.
+const SAVED: &str = "saved-session";
 
 /// What must be read of an event as it was sent.
 #[derive(Deserialize)]
@@ -103,7 +107,7 @@ impl Doors {
             ended: String::new(),
             last_seq: 0,
             export: (String::new(), String::new()),
-            saved: Vec::new(),
+            saved: String::new(),
             cursors: Vec::new(),
         };
         doors.open = doors.run().await?;
@@ -121,9 +125,10 @@ impl Doors {
         let (lines, _end) = export.trim_end().rsplit_once('\n').context("an export of one line")?;
         doors.export = (exported, format!("{lines}\n"));
         doors.json(Method::PUT, "/api/threads/kept/checkpoints/1", &checkpoint(STATE)).await?;
-        doors.json(Method::POST, "/api/saved-sessions", br#"{"thread_id":"kept","name":"kept"}"#).await?;
-        let saved = doors.ask(Method::GET, "/api/saved-sessions/kept", &[]).await?.error_for_status()?;
-        doors.saved = vec![saved.bytes().await?.to_vec()];
+        let body = json!({ "thread_id": "kept", "name": SAVED }).to_string();
+        doors.json(Method::POST, "/api/saved-sessions", body.as_bytes()).await?;
+        let saved = doors.ask(Method::GET, &format!("/api/saved-sessions/{SAVED}"), &[]).await?.error_for_status()?;
+        doors.saved = saved.text().await?;
         doors.cursors = ["3", "0", "9223372036854775807", "1:3", "0:1,1:2"].map(|text| text.as_bytes().to_vec()).into();
         let feed = doors.ask(Method::GET, &format!("/api/stream/runs/{}", doors.ended), &[]).await?.text().await?;
         let ids = feed.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.as_bytes().to_vec());
@@ -347,17 +352,20 @@ impl Doors {
     }
 
     async fn saved_session(&self, rng: &mut StdRng) -> anyhow::Result<Answer> {
-        // A file knows its name.
-        let (place, input) = ("/api/saved-sessions/kept", changed(rng, &self.saved));
-        let answer = self.ask(Method::PUT, place, &input).await?;
+        // A file knows its name; each time another.
+        let name = format!("{:08x}", rng.random::<u32>());
+        let (place, file) = (format!("/api/saved-sessions/{name}"), self.saved.replace(SAVED, &name));
+        let input = changed(rng, &[file.into_bytes()]);
+        let answer = self.ask(Method::PUT, &place, &input).await?;
         if !answer.status().is_success() {
             return judged(answer, &input, None).await;
         }
         let word = answer.status().as_u16().to_string();
         // What is not known is ignored, and what is missing recomputed: the file that is read is whole.
-        let read = self.ask(Method::GET, place, &[]).await?.text().await?;
-        let is_whole = self.ask(Method::PUT, place, read.as_bytes()).await?.status().is_success()
-            && self.ask(Method::GET, place, &[]).await?.text().await? == read;
+        let read = self.ask(Method::GET, &place, &[]).await?.text().await?;
+        let is_whole = self.ask(Method::PUT, &place, read.as_bytes()).await?.status().is_success()
+            && self.ask(Method::GET, &place, &[]).await?.text().await? == read;
+        self.ask(Method::DELETE, &place, &[]).await?;
         let violation = (!is_whole).then(|| format!("read as {}, and then as another", shown(read.as_bytes())));
         Ok(Answer { word, is_accepted: true, violation, input: shown(&input) })
     }

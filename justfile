@@ -136,6 +136,90 @@ chaos scenario='full' *args: postgres faults web
     cargo build --release --bin runreel
     cargo test --test chaos -- {{ scenario }} --server target/release/runreel {{ args }}
 
+# The Python package: its types and style, its tests and real frameworks against the real server.
+sdk *args: python-lint build (python-unit args)
+
+[private]
+python-lint: python
+    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
+    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
+    cd sdk/python && ../../.tools/python/bin/mypy
+
+[private]
+python-unit *args: postgres python
+    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q {{ args }}
+
+# The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
+recipes *args: postgres build python
+    for name in adk agno crewai; do \
+        if ! cmp -s tests/recipes/requirements-$name.txt .tools/recipes/$name/requirements.txt; then \
+            echo "installing $name" >&2; rm -rf .tools/recipes/$name; python3 -m venv .tools/recipes/$name; \
+            .tools/recipes/$name/bin/pip install -q --disable-pip-version-check -r tests/recipes/requirements-$name.txt; \
+            cp tests/recipes/requirements-$name.txt .tools/recipes/$name/requirements.txt; fi; done
+    cd tests/recipes && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
+
+# Write the Python package's `_sync` folders anew: after something in an `_async` one changed.
+unasync: python
+    .tools/python/bin/python sdk/python/tools/unasync.py
+
+# The TypeScript packages: style, types, size, what npm would get, and tests against the real server.
+typescript *args: typescript-lint (typescript-unit args)
+
+[private]
+typescript-lint: node-packages
+    cd sdk/typescript && npm run -s lint
+
+[private]
+typescript-unit *args: postgres build node-packages
+    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../tests/in-memory npm run -s unit -- {{ args }}
+
+# LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
+bench-checkpoints *args: postgres python
+    cargo build --release --bin runreel
+    PYTHONPATH=sdk/python/src .tools/python/bin/python benches/checkpoints.py --server target/release/runreel {{ args }}
+
+# Measurements (release build); docs/performance.md keeps the last ones.
+bench *args: postgres
+    cargo build --release --bin runreel
+    cargo bench --bench load -- {{ args }}
+
+# The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
+bench-default *args: postgres
+    cargo build --release --bin runreel
+    tests/default-postgres bash -c 'cargo bench --bench load -- --database-url "$DATABASE_URL" {{ args }}'
+
+# What a message costs beside the same run created directly, counted by Postgres (release build): on the embedded cluster,
+# and on a Postgres with Debian's default settings.
+bench-message *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
+    RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
+
+# What it costs to save 500 messages that are being written, for readers of another server (release build; two minutes).
+bench-texts *args: postgres python
+    cargo build --release --bin runreel
+    RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres .tools/python/bin/python benches/texts.py --server target/release/runreel {{ args }}
+
+# Reading a run in each protocol, side by side (release build; two minutes).
+bench-faces *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/faces.py --server target/release/runreel {{ args }}
+
+# The end of one owner's feed beside 10 000 000 events of another (release build; then under two minutes).
+bench-tail *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/tail.py --server target/release/runreel {{ args }}
+
+# Search in a large log, and emitting with and without its index (release build; a million events, 10 000 000 with
+# `--events 10000000`).
+bench-search *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/search.py --server target/release/runreel {{ args }}
+
+# What a step of the engine costs, beside bare insert-and-commits (release build).
+bench-engine *args: postgres
+    cargo bench --bench engine -- {{ args }}
+
 # The questions of docs/sql.md on a million events: Postgres does the work, so the development build will do.
 bench-sql *args: postgres
     cargo bench --profile dev --bench sql -- {{ args }}

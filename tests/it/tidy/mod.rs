@@ -284,3 +284,19 @@ fn every_view_stands_in_the_sql_guide() {
         assert!(missing.is_empty(), "docs/sql.md does not tell of {missing:?} in {view}");
     }
 }
+
+#[test]
+fn every_recipe_that_a_document_names_is_there() {
+    let recipes = document("justfile");
+    let recipes: BTreeSet<&str> = recipes.lines().filter_map(|line| line.split([' ', ':']).next()).collect();
+    let named = ["README.md", "CONTRIBUTING.md"].map(PathBuf::from).into_iter().chain(files("docs", &["md"]));
+    for path in named {
+        let text = document(path.to_str().unwrap());
+        for recipe in text.split("./just ").skip(1).filter_map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());
+            (end > 0 && !rest.starts_with("--")).then(|| &rest[..end])
+        }) {
+            assert!(recipes.contains(recipe), "{}: there is no recipe {recipe}", path.display());
+        }
+    }
+}

@@ -59,11 +59,11 @@ test:
     lane browser-beside planted typescript-unit & beside=$!
     niceness=3
     lane chaos-quick python-unit & faults=$!
-    lane unit integration
+    lane unit integration-beside
     wait "$faults"
     wait "$beside"
     niceness=0
-    lane browser-alone
+    lane browser-alone integration-alone
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$out/took"
 
 # Build the program (the web UI first: it is compiled in).
@@ -98,9 +98,16 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres tools peers web
+integration *args='--test-threads 6': postgres tools peers web
     # More than there are cores: tests wait as well. What failed is said by its message, not by where it was called from.
-    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- --test-threads 6
+    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- {{ args }}
+
+# A write has seconds, also one of 32 MiB while other tests have the processors and the memory.
+[private]
+integration-alone: (integration "sizes::" "--test-threads" "1")
+
+[private]
+integration-beside: (integration "--test-threads" "6" "--skip" "sizes::")
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres tools peers web
@@ -132,9 +139,9 @@ chaos-small: postgres faults build
     cargo test --test chaos -- full --small
 
 # The fault harness, whole, or one scenario of it, against the release build, as docs/reliability.md quotes it.
-chaos scenario='full' *args: postgres faults web
+chaos *args: postgres faults web
     cargo build --release --bin runreel
-    cargo test --test chaos -- {{ scenario }} --server target/release/runreel {{ args }}
+    cargo test --test chaos -- {{ if args =~ '^[a-z]' { args } else { 'full ' + args } }} --server target/release/runreel
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
 sdk *args: python-lint build (python-unit args)

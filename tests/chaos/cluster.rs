@@ -15,13 +15,21 @@ use anyhow::Context as _;
 use runreel::postgres::{self, Options};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
-use tokio::{process::Command, time::sleep};
+use tokio::{
+    process::Command,
+    time::{sleep, timeout},
+};
 
 use crate::site;
 
 /// The superuser and the database have the same name.
 const NAME: &str = "runreel";
+/// The programs of [`Cluster::copy`] and [`Cluster::dump_into`].
+pub(crate) const COPIES: [&str; 1] = ["pg_basebackup"];
+pub(crate) const DUMPS: [&str; 4] = ["pg_dumpall", "pg_dump", "psql", "pg_restore"];
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Longest wait for the log to be archived, or to be recovered from.
+const RECOVERY_WAIT_MAX: Duration = Duration::from_mins(1);
 const LAST_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// One cluster; it is stopped when this value is dropped.
@@ -76,9 +84,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whether there are the programs that copy what a running cluster has; a Postgres from npm comes without them.
-    pub(crate) fn can_copy(&self) -> bool {
-        ["pg_basebackup", "pg_dump"].iter().all(|name| self.programs.join(name).exists())
+    /// Whether there are these programs; a Postgres from npm comes without [`COPIES`] and [`DUMPS`].
+    pub(crate) fn has(&self, programs: &[&str]) -> bool {
+        programs.iter().all(|name| self.programs.join(name).exists())
     }
 
     /// A copy of this cluster as it is now, not started; one that follows it if it is a standby.
@@ -117,10 +125,14 @@ impl Cluster {
         let mut database = self.connect().await?;
         let last: String =
             sqlx::query_scalar("select pg_walfile_name(pg_switch_wal())").fetch_one(&mut database).await?;
-        let done = self.dir.join(format!("pg_wal/archive_status/{last}.done"));
-        while !done.exists() {
-            sleep(LOOK_EVERY).await;
-        }
+        let is_done = "select coalesce(last_archived_wal >= $1, false) from pg_stat_archiver";
+        let archived = async {
+            while !sqlx::query_scalar::<_, bool>(is_done).bind(&last).fetch_one(&mut database).await? {
+                sleep(LOOK_EVERY).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(RECOVERY_WAIT_MAX, archived).await.context("its log is not archived")??;
         Ok(database.close().await?)
     }
 
@@ -150,9 +162,13 @@ impl Cluster {
     /// Waits until it has got there, and accepts writes.
     pub(crate) async fn is_recovered(&self) -> anyhow::Result<()> {
         let mut database = self.connect().await?;
-        while sqlx::query_scalar::<_, bool>("select pg_is_in_recovery()").fetch_one(&mut database).await? {
-            sleep(LOOK_EVERY).await;
-        }
+        let recovered = async {
+            while sqlx::query_scalar::<_, bool>("select pg_is_in_recovery()").fetch_one(&mut database).await? {
+                sleep(LOOK_EVERY).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(RECOVERY_WAIT_MAX, recovered).await.context("it does not get there")??;
         Ok(database.close().await?)
     }
 

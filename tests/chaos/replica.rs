@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    cluster::{Cluster, url_at},
+    cluster::{COPIES, Cluster, url_at},
     progress,
     site::{Home, Server, Site, http_client},
     stage::{END_MAX, Verdict},
@@ -45,7 +45,7 @@ struct Reads {
 pub(crate) async fn run(program: &Path, each: Duration) -> anyhow::Result<Verdict> {
     let mut site = Site::new()?;
     let primary = Cluster::create(&site.file("primary"), None).await?;
-    if !primary.can_copy() {
+    if !primary.has(&COPIES) {
         return Ok(Verdict::cannot("this Postgres comes without pg_basebackup"));
     }
     site.lives_on(primary.options());

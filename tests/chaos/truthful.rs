@@ -41,6 +41,8 @@ const FAILING_MAX: Duration = Duration::from_secs(15);
 const TRAFFIC_WAIT_MAX: Duration = Duration::from_mins(1);
 /// How long a fault lasts after that.
 const LASTS: Duration = Duration::from_secs(4);
+/// Longest wait for the log to be read and verified at the end.
+const CLOSING_MAX: Duration = Duration::from_mins(1);
 /// How many complaints about the log are printed.
 const SHOWN: usize = 3;
 /// Payload of each emit: a growing table soon needs room.
@@ -173,7 +175,7 @@ pub(crate) async fn run(
             break;
         }
     }
-    ground.close(&mut verdict).await?;
+    ground.close(&mut verdict).await;
     played.push(("truthful".to_owned(), Ok(verdict)));
     if let Err(error) = disk {
         played.push(("truthful (disk)".to_owned(), Ok(Verdict::cannot(&format!("no disk can be mounted: {error:#}")))));
@@ -326,22 +328,32 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
+    /// What was observed stays, also of a database that has not come back.
+    async fn close(mut self, verdict: &mut Verdict) {
         let answers = self.pulse.answers(self.began).into_iter();
         let acknowledged: Vec<_> = answers.filter_map(|answer| Some((0, answer.event_id, answer.seq?))).collect();
         drop(self.pulse);
-        let mut database = self.cluster.connect().await?;
-        let rows: Vec<(i64, Option<String>)> =
-            sqlx::query_as("select seq, event_id from store.run_event order by seq").fetch_all(&mut database).await?;
-        database.close().await?;
-        let rows: Vec<_> =
-            rows.into_iter().map(|(seq, event_id)| (0, seq.unsigned_abs(), event_id.unwrap_or_default())).collect();
-        verdict.violations.extend(setback::judge_log(&rows, &acknowledged).into_iter().take(SHOWN));
-        verdict.fact(format!("{} events acknowledged, {} stored", acknowledged.len(), rows.len()));
-        verdict.violations.extend(self.server.verify().await?);
-        let status = self.server.terminate(END_MAX).await?;
+        let stored = async {
+            let mut database = self.cluster.connect().await?;
+            let rows: Vec<(i64, Option<String>)> =
+                sqlx::query_as("select seq, event_id from store.run_event order by seq")
+                    .fetch_all(&mut database)
+                    .await?;
+            database.close().await?;
+            anyhow::Ok((rows, self.server.verify().await?))
+        };
+        match timeout(CLOSING_MAX, stored).await.context("no answer").flatten() {
+            Ok((rows, unverified)) => {
+                let rows: Vec<_> =
+                    rows.into_iter().map(|(seq, id)| (0, seq.unsigned_abs(), id.unwrap_or_default())).collect();
+                verdict.violations.extend(setback::judge_log(&rows, &acknowledged).into_iter().take(SHOWN));
+                verdict.fact(format!("{} events acknowledged, {} stored", acknowledged.len(), rows.len()));
+                verdict.violations.extend(unverified);
+            }
+            Err(error) => verdict.violations.push(format!("the log cannot be read at the end: {error:#}")),
+        }
+        let status = self.server.terminate(END_MAX).await.ok().flatten();
         verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
         verdict.violations.extend(self.server.panics());
-        Ok(())
     }
 }

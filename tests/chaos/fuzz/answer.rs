@@ -1,8 +1,43 @@
 //! What came of one input.
 
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 use reqwest::Response;
 use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+/// Longest time to an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// After it, an answer is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long answers take.
+#[derive(Default)]
+pub(super) struct Waits {
+    longest_ms: AtomicU64,
+}
+
+impl Waits {
+    /// One answer, which must be there in time.
+    pub(super) async fn timed<T>(&self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        let began = Instant::now();
+        let done = timeout(PATIENCE, work).await.context("no answer")??;
+        let took = began.elapsed();
+        self.longest_ms.fetch_max(took.as_millis().try_into()?, Ordering::Relaxed);
+        ensure!(took <= ANSWER_MAX, "answered after {} ms", took.as_millis());
+        Ok(done)
+    }
+
+    /// The longest since this was asked last, milliseconds.
+    pub(super) fn longest_ms(&self) -> u64 {
+        self.longest_ms.swap(0, Ordering::Relaxed)
+    }
+}
 
 pub(super) struct Answer {
     pub word: String,

@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::ValueEnum;
 use futures::{SinkExt as _, StreamExt as _};
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio_tungstenite::{
@@ -16,7 +16,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    answer::{Answer, escaped, judged, leading_number, shown, without_space},
+    answer::{Answer, Waits, escaped, judged, leading_number, shown, without_space},
     change::changed,
 };
 use crate::site::http_client;
@@ -48,6 +48,7 @@ pub(super) struct Doors {
     /// The file of a session with the name [`SAVED`].
     saved: String,
     cursors: Vec<Vec<u8>>,
+    pub(super) waits: Waits,
 }
 
 /// The name of a session that other inputs do not have.
@@ -109,6 +110,7 @@ impl Doors {
             export: (String::new(), String::new()),
             saved: String::new(),
             cursors: Vec::new(),
+            waits: Waits::default(),
         };
         doors.open = doors.run().await?;
         doors.ended = doors.run().await?;
@@ -143,7 +145,13 @@ impl Doors {
 
     async fn ask(&self, method: Method, path: &str, body: &[u8]) -> anyhow::Result<Response> {
         let asked = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
-        Ok(asked.header("content-type", "application/json").body(body.to_vec()).send().await?)
+        self.send(asked.header("content-type", "application/json").body(body.to_vec()), body).await
+    }
+
+    /// One request, the error of which shows what was sent.
+    async fn send(&self, request: RequestBuilder, sent: &[u8]) -> anyhow::Result<Response> {
+        let answer = self.waits.timed(async { Ok(request.send().await?) }).await;
+        answer.with_context(|| format!("after {}", shown(sent)))
     }
 
     /// What must be accepted.
@@ -231,7 +239,7 @@ impl Doors {
         let input: Vec<u8> = input.into_iter().filter(|byte| (0x20..0x7f).contains(byte)).collect();
         let text = String::from_utf8_lossy(&input).into_owned();
         let asked = self.client.get(format!("{}/api/runs?limit=1", self.url));
-        let answer = asked.header("authorization", format!("Bearer {text}")).send().await?;
+        let answer = self.send(asked.header("authorization", format!("Bearer {text}")), &input).await?;
         let is_forged = answer.status().is_success() && text.trim() != self.token;
         judged(answer, &input, is_forged.then(|| "accepted".to_owned())).await
     }
@@ -266,7 +274,8 @@ impl Doors {
         let mut request = url.into_client_request()?;
         request.headers_mut().insert("sec-websocket-protocol", "runreel.runner.v1".parse()?);
         request.headers_mut().insert("authorization", format!("Bearer {}", self.token).parse()?);
-        let (mut socket, _) = connect_async(request).await?;
+        let connected = Box::pin(connect_async(request));
+        let (mut socket, _) = self.waits.timed(async { Ok(connected.await?) }).await?;
         let inputs = FRAMES.map(|text| text.as_bytes().to_vec());
         let mut input = Vec::new();
         let greets = rng.random_bool(0.5);
@@ -282,20 +291,20 @@ impl Doors {
         }
         // It answers or closes; whoever does neither has lost its place.
         let _ = socket.send(Message::Ping(b"there?".as_slice().into())).await;
-        let mut word = "closed".to_owned();
-        while let Some(Ok(message)) = socket.next().await {
-            match message {
-                Message::Close(frame) => {
-                    word = frame.map_or(word, |frame| format!("closed ({})", u16::from(frame.code)));
-                    break;
+        let said = self.waits.timed(async {
+            while let Some(Ok(message)) = socket.next().await {
+                match message {
+                    Message::Close(frame) => {
+                        return Ok(frame.map(|frame| format!("closed ({})", u16::from(frame.code))));
+                    }
+                    Message::Pong(_) => return Ok(Some(GOES_ON.to_owned())),
+                    _ => {}
                 }
-                Message::Pong(_) => {
-                    GOES_ON.clone_into(&mut word);
-                    break;
-                }
-                _ => {}
             }
-        }
+            Ok(None)
+        });
+        let said = said.await.with_context(|| format!("after {}", shown(&input)))?;
+        let word = said.unwrap_or_else(|| "closed".to_owned());
         let _ = socket.close(None).await;
         // 1011 is an error of the server's own; without a code it has given up.
         let violation = matches!(word.as_str(), "closed" | "closed (1011)").then(|| word.clone());
@@ -309,7 +318,8 @@ impl Doors {
         let lines = lines.replace(id.as_str(), &run).into_bytes();
         let input = changed(rng, &[lines]);
         let asked = self.client.post(format!("{}/api/runs/{run}/import", self.url)).bearer_auth(&self.token);
-        let answer = asked.header("content-type", "application/x-ndjson").body(input.clone()).send().await?;
+        let asked = asked.header("content-type", "application/x-ndjson").body(input.clone());
+        let answer = self.send(asked, &input).await?;
         if !answer.status().is_success() {
             return judged(answer, &input, None).await;
         }
@@ -355,18 +365,19 @@ impl Doors {
         // A file knows its name; each time another.
         let name = format!("{:08x}", rng.random::<u32>());
         let (place, file) = (format!("/api/saved-sessions/{name}"), self.saved.replace(SAVED, &name));
-        let input = changed(rng, &[file.into_bytes()]);
+        let input = changed(rng, &[file.clone().into_bytes()]);
         let answer = self.ask(Method::PUT, &place, &input).await?;
         if !answer.status().is_success() {
             return judged(answer, &input, None).await;
         }
         let word = answer.status().as_u16().to_string();
-        // What is not known is ignored, and what is missing recomputed: the file that is read is whole.
         let read = self.ask(Method::GET, &place, &[]).await?.text().await?;
+        // What is not known is ignored, and what is missing recomputed: the file that is read is whole.
         let is_whole = self.ask(Method::PUT, &place, read.as_bytes()).await?.status().is_success()
-            && self.ask(Method::GET, &place, &[]).await?.text().await? == read;
+            && self.ask(Method::GET, &place, &[]).await?.text().await? == read
+            && (input != file.as_bytes() || read == file);
         self.ask(Method::DELETE, &place, &[]).await?;
-        let violation = (!is_whole).then(|| format!("read as {}, and then as another", shown(read.as_bytes())));
+        let violation = (!is_whole).then(|| format!("read as {}", shown(read.as_bytes())));
         Ok(Answer { word, is_accepted: true, violation, input: shown(&input) })
     }
 }

@@ -20,7 +20,7 @@ use super::{
     reader::{Feed, Follower, Mark},
 };
 use crate::{
-    cluster::{Cluster, url_at},
+    cluster::{COPIES, Cluster, DUMPS, url_at},
     judge::Run,
     pulse::{Health, Pulse},
     site::{Home, Server, Site},
@@ -77,9 +77,9 @@ struct Figures {
 }
 
 impl Ground {
-    /// Whether the database can be copied while it runs.
+    /// Whether there are the programs for each way.
     pub(super) fn can_copy(&self) -> bool {
-        self.cluster.can_copy()
+        self.cluster.has(&COPIES) && self.cluster.has(&DUMPS)
     }
 
     pub(super) async fn open(program: &Path, seed: u64, way: Way) -> anyhow::Result<Self> {

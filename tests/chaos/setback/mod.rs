@@ -25,7 +25,9 @@ pub(crate) async fn run(program: &Path, seed: u64, times: usize) -> anyhow::Resu
         let mut ground = Ground::open(program, seed, way).await?;
         if !ground.can_copy() {
             ground.close(&mut verdict).await?;
-            return Ok(Verdict::cannot("this Postgres has no pg_basebackup and pg_dump to copy a database with"));
+            return Ok(Verdict::cannot(
+                "this Postgres comes without pg_basebackup, pg_dump, pg_dumpall, pg_restore or psql",
+            ));
         }
         for number in 0..times {
             ground.round(number, &mut verdict).await.with_context(|| format!("{way:?} {number}"))?;

@@ -1,4 +1,6 @@
 //! How large a checkpoint may become, and what reading a large one takes.
+//!
+//! A write has seconds, whatever its size: `./just test` runs these tests when nothing else runs.
 
 use runreel::{
     domain::principal::OwnerId,
@@ -133,4 +135,28 @@ async fn a_large_checkpoint_is_read_when_its_principal_has_room_for_it() {
         }
     });
     assert_eq!(bytes_of(&read.await["blobs"]["a"]).len(), 20 * MIB);
+}
+
+#[tokio::test]
+async fn a_body_of_thirty_two_mebibytes_is_kept_and_one_byte_more_is_not() {
+    const MOST: usize = 32 * MIB;
+    let server = Server::start().await;
+    let sized = |prefix: &str, suffix: &str, bytes: usize| {
+        let room = bytes - prefix.len() - suffix.len();
+        // Base64 comes in fours; what is left over is white space.
+        format!("{prefix}{}{suffix}{}", "QUJD".repeat(room / 4), " ".repeat(room % 4))
+    };
+    let (prefix, suffix) = (r#"{"checkpoint":{"t":"x","b":""#, r#""}}"#);
+    server.put_text(&checkpoint_of("t", "1"), sized(prefix, suffix, MOST)).await.expect(201);
+    let read = server.checkpoint("t", "1").await;
+    assert_eq!(read["checkpoint"]["b"].as_str().unwrap().len(), (MOST - prefix.len() - suffix.len()) / 4 * 4);
+    server.put_text(&checkpoint_of("t", "2"), sized(prefix, suffix, MOST + 1)).await.refused(413, "too_large");
+    let (prefix, suffix) = (r#"{"task_id":"a","writes":[{"idx":0,"channel":"c","t":"x","b":""#, r#""}]}"#);
+    server.put_text(&writes_of("t", "1"), sized(prefix, suffix, MOST)).await.expect(200);
+    server.put_text(&writes_of("t", "2"), sized(prefix, suffix, MOST + 1)).await.refused(413, "too_large");
+    // The other bodies keep the bound they had.
+    let spaces = |bytes: usize| format!("{}{{}}", " ".repeat(bytes - 2));
+    server.put_text("/api/threads/t", spaces(8 * MIB)).await.expect(200);
+    server.put_text("/api/threads/t", spaces(8 * MIB + 1)).await.refused(413, "too_large");
+    server.get(&checkpoint_of("t", "2")).await.refused(404, "not_found");
 }

@@ -288,9 +288,12 @@ fn every_view_stands_in_the_sql_guide() {
 #[test]
 fn every_recipe_that_a_document_names_is_there() {
     let recipes = document("justfile");
-    let recipes: BTreeSet<&str> = recipes.lines().filter_map(|line| line.split([' ', ':']).next()).collect();
-    let named = ["README.md", "CONTRIBUTING.md"].map(PathBuf::from).into_iter().chain(files("docs", &["md"]));
-    for path in named {
+    let heads = recipes.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let heads = heads.filter(|line| line.contains(':') && !line.contains(":="));
+    let recipes: BTreeSet<&str> = heads.filter_map(|line| line.split([' ', ':']).next()).collect();
+    let named = ["README.md", "CONTRIBUTING.md"].map(PathBuf::from);
+    let folders = ["docs", ".github", ".ci", "sdk", "examples"].map(|folder| files(folder, &["md", "yml", "run"]));
+    for path in named.into_iter().chain(folders.into_iter().flatten()) {
         let text = document(path.to_str().unwrap());
         for recipe in text.split("./just ").skip(1).filter_map(|rest| {
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(rest.len());

@@ -106,7 +106,7 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
             over.err().unwrap_or(Over::Gone)
         }
     };
-    Box::pin(connection.end(over)).await;
+    Box::pin(connection.end(over, &mut stream)).await;
 }
 
 impl Connection {

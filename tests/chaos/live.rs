@@ -118,7 +118,7 @@ async fn kill_nats(
         tokens(stage, TOKENS_MIN / 2).await?;
         progress(format_args!("kill {} of NATS", kill + 1))?;
     }
-    tell_ages(verdict, &take_ages(stage), &format!("under {kills} kills of NATS"));
+    tell_ages(verdict, &take_ages(stage), &format!("under {kills} faults of NATS"));
     sleep(SETTLE).await;
     take_ages(stage);
     sleep(quiet).await;

@@ -331,7 +331,8 @@ async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, nam
         }
         Scenario::Live | Scenario::LiveNats => {
             let quiet = Duration::from_secs(pick(2, 30) as u64);
-            // On a busy machine only what comes without a wake-up, with the end of its message seconds later, is too late.
+            // Small, it runs beside other tests: there only what no wake-up announced, which comes with the end of its
+            // message, is too late.
             let age_max = Duration::from_millis(pick(2_000, 300) as u64);
             let nats_kills = (scenario == Scenario::LiveNats).then_some(pick(3, 30));
             let faults = (args.faults.unwrap_or(pick(3, 50)), nats_kills);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message};
-use futures::SinkExt as _;
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use futures::{SinkExt as _, StreamExt as _, stream::SplitStream};
 use tokio::time::Instant;
 
 use super::{Connection, Over, Step};
@@ -17,7 +17,7 @@ use crate::{
 
 impl Connection {
     /// Closes the connection, after the writes in progress.
-    pub(super) async fn end(mut self, over: Over) {
+    pub(super) async fn end(mut self, over: Over, stream: &mut SplitStream<WebSocket>) {
         let left_over = match over {
             Over::Gone => return,
             Over::GivenBack => {
@@ -44,7 +44,13 @@ impl Connection {
             }
         }
         _ = self.put(Message::Close(Some(left_over))).await;
-        _ = tokio::time::timeout(Duration::from_secs(1), self.sink.close()).await;
+        // What the peer still sends is read until it closes as well (RFC 6455 §7.1.1): a connection that is closed with unread
+        // bytes is reset, and the peer may not get to read why.
+        let close = async {
+            _ = self.sink.close().await;
+            while let Some(Ok(_)) = stream.next().await {}
+        };
+        _ = tokio::time::timeout(Duration::from_secs(1), close).await;
     }
 
     /// Like [`Connection::after`], without starting anything.

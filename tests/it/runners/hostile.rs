@@ -276,3 +276,22 @@ async fn a_runner_that_does_not_read_keeps_no_other_of_its_principal_waiting() {
     let assigned = tokio::time::timeout(Duration::from_secs(7), other.assigned()).await;
     assert_eq!(assigned.expect("no longer than the other's messages may take"), run);
 }
+
+#[tokio::test]
+async fn whoever_goes_on_after_a_mistake_still_reads_what_it_was() {
+    let server = Server::start().await;
+    let mut socket = bare(&server).await;
+    // More than is on the way at a time.
+    let more = frame(0x82, &vec![b'x'; 60_000]).repeat(100);
+    let goes_on = [frame(0x81, b"{"), more, frame(0x88, &1_000_u16.to_be_bytes())].concat();
+    let (mut reads, mut writes) = socket.split();
+    let mut said = Vec::new();
+    let (sent, read) = tokio::join!(
+        patiently("everything to be sent", writes.write_all(&goes_on)),
+        patiently("the end", reads.read_to_end(&mut said))
+    );
+    sent.unwrap();
+    read.unwrap();
+    let close = [&1_007_u16.to_be_bytes()[..], b"malformed"].concat();
+    assert!(said.ends_with(&close), "{}", String::from_utf8_lossy(&said));
+}

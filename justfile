@@ -97,17 +97,20 @@ bugs *names: postgres faults build
 unit:
     cargo test --lib
 
-# Integration tests: real Postgres, real sockets, the real binary.
-integration *args='--test-threads 6': postgres tools peers web
-    # More than there are cores: tests wait as well. What failed is said by its message, not by where it was called from.
-    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- {{ args }}
+# Integration tests: real Postgres, real sockets, the real binary. More at a time than there are cores: tests wait as well.
+integration: (it "--test-threads" "6")
+
+[private]
+integration-beside: (it "--test-threads" "6" "--skip" "sizes::")
 
 # A write has seconds, also one of 32 MiB while other tests have the processors and the memory.
 [private]
-integration-alone: (integration "sizes::" "--test-threads" "1")
+integration-alone: (it "--test-threads" "1" "sizes::")
 
 [private]
-integration-beside: (integration "--test-threads" "6" "--skip" "sizes::")
+it *args: postgres tools peers web
+    # What failed is said by its message, not by where it was called from.
+    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- {{ args }}
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres tools peers web

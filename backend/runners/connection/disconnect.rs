@@ -1,6 +1,6 @@
 //! The end of a connection: writes in progress are completed, and what was given back is released.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures::{SinkExt as _, StreamExt as _, stream::SplitStream};
@@ -44,11 +44,20 @@ impl Connection {
             }
         }
         _ = self.put(Message::Close(Some(left_over))).await;
+        self.work.abort_all();
+        (self.held, self.room) = (HashMap::new(), None);
         // What the peer still sends is read until it closes as well (RFC 6455 §7.1.1): a connection that is closed with unread
         // bytes is reset, and the peer may not get to read why.
         let close = async {
             _ = self.sink.close().await;
-            while let Some(Ok(_)) = stream.next().await {}
+            while let Some(Ok(message)) = stream.next().await {
+                match message {
+                    Message::Text(text) => drop(self.peer.intake.message(text.len())),
+                    Message::Binary(bytes) => drop(self.peer.intake.message(bytes.len())),
+                    Message::Ping(bytes) | Message::Pong(bytes) => self.peer.intake.control(bytes.len()),
+                    Message::Close(_) => {}
+                }
+            }
         };
         _ = tokio::time::timeout(Duration::from_secs(1), close).await;
     }

@@ -145,13 +145,22 @@ impl Doors {
 
     async fn ask(&self, method: Method, path: &str, body: &[u8]) -> anyhow::Result<Response> {
         let asked = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
-        self.send(asked.header("content-type", "application/json").body(body.to_vec()), body).await
+        let answer = self.send(asked.header("content-type", "application/json").body(body.to_vec()), body).await;
+        answer.with_context(|| path.to_owned())
     }
 
-    /// One request, the error of which shows what was sent.
+    /// One request and its whole answer; the error shows what was sent.
     async fn send(&self, request: RequestBuilder, sent: &[u8]) -> anyhow::Result<Response> {
-        let answer = self.waits.timed(async { Ok(request.send().await?) }).await;
-        answer.with_context(|| format!("after {}", shown(sent)))
+        let answer = self.waits.timed(async {
+            let answer = request.send().await?;
+            // The stream of all runs does not end.
+            if answer.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream") {
+                return Ok(answer);
+            }
+            let (status, body) = (answer.status(), answer.bytes().await?);
+            Ok(axum::http::Response::builder().status(status).body(body)?.into())
+        });
+        answer.await.with_context(|| format!("after {}", shown(sent)))
     }
 
     /// What must be accepted.
@@ -192,7 +201,7 @@ impl Doors {
         let mut violation = None;
         // The stream of all runs does not end.
         if kind != 2 {
-            let text = answer.text().await?;
+            let text = self.waits.timed(async { Ok(answer.text().await?) }).await?;
             let seqs: Vec<u64> = text.split("\"seq\":").skip(1).filter_map(leading_number).collect();
             let first = std::str::from_utf8(&input).ok().and_then(|text| text.parse::<u64>().ok()).map(|seq| seq + 1);
             // With 204 nothing is left; a cursor of another form is only known to be somewhere.

@@ -18,7 +18,7 @@ use std::{
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use rand::{SeedableRng as _, rngs::StdRng};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::doors::{Door, Doors};
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
 
 /// Senders at a time.
 const SENDERS: u64 = 4;
+/// After it, what comes of an input is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Violations of one door that are listed.
 const LISTED_MAX: usize = 5;
 
@@ -91,7 +93,7 @@ async fn send(
 ) -> anyhow::Result<()> {
     let (mut rng, end) = (StdRng::seed_from_u64(seed), Instant::now() + each);
     while Instant::now() < end {
-        let answer = doors.try_once(door, &mut rng).await;
+        let answer = timeout(PATIENCE, doors.try_once(door, &mut rng)).await.context("no answer").flatten();
         let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
         count.cases += 1;
         match answer {

@@ -303,3 +303,18 @@ fn every_recipe_that_a_document_names_is_there() {
         }
     }
 }
+
+#[test]
+fn a_recipe_that_takes_any_words_is_called_with_no_other_after_it() {
+    let text = document("justfile");
+    let takes_words = text.lines().filter(|line| line.contains(" *args")).filter_map(|line| line.split(' ').next());
+    let takes_words: BTreeSet<&str> = takes_words.collect();
+    assert!(takes_words.contains("browser"));
+    let calls = text.lines().filter_map(|line| line.split_once("{{ just_executable() }}\" ")).map(|(_, words)| words);
+    let calls: Vec<Vec<&str>> = calls.map(|words| words.split_whitespace().collect()).collect();
+    assert!(calls.iter().any(|words| words.len() > 1));
+    for words in calls {
+        let (_, before) = words.split_last().unwrap();
+        assert!(!before.iter().any(|word| takes_words.contains(word)), "{words:?}");
+    }
+}

@@ -58,6 +58,8 @@ mod live;
 mod many_streams;
 #[cfg(feature = "agents")]
 mod mcp;
+#[path = "../met/mod.rs"]
+mod met;
 #[cfg(feature = "agents")]
 mod models;
 mod nginx;

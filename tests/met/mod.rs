@@ -1,0 +1,4 @@
+//! Inputs that users of this kind of software reported as bugs, and what is right for each.
+//!
+//! One file for each kind of fault, named after it; longer inputs lie in the folder of the same name, minimised. The
+//! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.

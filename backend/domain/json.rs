@@ -242,7 +242,7 @@ fn string_end(bytes: &[u8], start: usize) -> Result<usize, InvalidJson> {
 }
 
 /// The UTF-16 code unit of the escape `\uXXXX` that starts at `at`.
-fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let escape = bytes.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {

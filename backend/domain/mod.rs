@@ -24,6 +24,7 @@ pub mod interrupt;
 pub mod job;
 pub mod json;
 pub mod json_patch;
+pub mod lenient;
 pub mod limits;
 pub mod meaning;
 pub mod misread;

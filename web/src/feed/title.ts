@@ -1,4 +1,4 @@
-import { fields } from "@runreel/client/fold";
+import { failureLine, failureOf, fields } from "@runreel/client/fold";
 
 /**
  * What an event says, in one line: the rule by which the server makes the titles of a run's index, for events that come
@@ -10,7 +10,10 @@ export function titleOf(type: string, payload: unknown): string {
   const [family, action] = [type.slice(0, dot), type.slice(dot + 1)];
   const words = (...names: string[]) =>
     names.map((name) => plain(from[name])).find((text) => text.trim() !== "") ?? "";
-  const error = () => prefixed("error: ", words("error", "message", "reason"));
+  const error = () => {
+    const failure = failureOf(payload);
+    return failure === null ? "" : clip(`error: ${failureLine(failure)}`, part_chars_max);
+  };
   const orJson = (...parts: string[]) =>
     line(parts) || (payload == null || JSON.stringify(payload) === "{}" ? "" : line([short(payload)]));
   if ("$artifact" in from) return line([words("preview")]);
@@ -79,7 +82,7 @@ function clip(text: string, chars_max = title_chars_max): string {
 
 const short = (value: unknown) => clip(JSON.stringify(value) ?? "", part_chars_max);
 
-/** Text as text, content parts as their texts, an error as its message, anything else as JSON. */
+/** Text as text, content parts as their texts, what has a message as that, anything else as JSON. */
 function plain(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "string") return clip(value, part_chars_max);

@@ -27,8 +27,22 @@ interface Ended extends Fields {
   usage?: Usage;
 }
 
+/** An error as the packages send it. Other producers may send a text or anything else: `readFailure` reads every form. */
+export interface SentError {
+  /** The class, with its module where its language prints one: `KeyError`, `httpx.HTTPStatusError`. */
+  type?: string;
+  message?: string;
+  /** A stable name, for programs. */
+  code?: string;
+  /** Lines, as the language prints them; at most 16 KiB in one event. */
+  stack?: string;
+  cause?: SentError;
+  /** Of a group: its members. */
+  errors?: SentError[];
+}
+
 interface Failed extends Ended {
-  error?: unknown;
+  error?: SentError | string | Fields;
 }
 
 interface Said extends Ended {
@@ -62,7 +76,7 @@ export interface Payloads {
   "run.interrupted": Fields & { interrupt_id?: string };
   "run.resumed": Fields & { interrupt_id?: string; checkpoint_id?: string | null; ns?: string | null };
   "run.completed": Fields & { output?: unknown };
-  "run.failed": Fields & { error?: unknown };
+  "run.failed": Fields & { error?: Failed["error"] };
   "run.cancelled": Fields & { reason?: string };
   "step.started": Started;
   "step.completed": Ended;

@@ -1,6 +1,7 @@
 import { violations } from "./axe.ts";
 import { expect, test } from "./fixtures.ts";
 import { expectState, upTo } from "./page.ts";
+import type { NewEvent } from "./producer.ts";
 import { tripRun } from "./trip.ts";
 
 const rowOf = (page: import("@playwright/test").Page, text: string) =>
@@ -128,8 +129,14 @@ test("a night in which nothing happened does not squeeze the rest; zoom stays in
   await page.goto(`${server.url}/runs/${run_id}`);
   const width = (name: string) =>
     rowOf(page, name).locator(".bar").evaluate((bar) => bar.getBoundingClientRect().width);
-  await expect(page.getByTitle(/Nothing happened for 9 h/)).toBeVisible();
+  const night = page.getByTitle(/^9 h 59 m idle/);
+  await expect(night).toHaveText("9 h 59 m idle");
   expect(await width("call_1")).toBeGreaterThan(60);
+  await page.getByRole("button", { name: "Real time" }).click();
+  await expect(night).toHaveCount(0);
+  await expect(page).toHaveURL(/time=real/);
+  expect(await width("call_1")).toBeLessThan(10);
+  await page.getByRole("button", { name: "Real time" }).click();
   await rowOf(page, "call_2").click();
   const before = await width("call_2");
   await page.keyboard.press("w");
@@ -137,6 +144,40 @@ test("a night in which nothing happened does not squeeze the rest; zoom stays in
   await expect.poll(() => width("call_2")).toBeGreaterThan(before * 1.2);
   await page.getByRole("button", { name: "See all" }).click();
   await expect.poll(() => width("call_2")).toBe(before);
+});
+
+test("what took most of a run is drawn so; a step's bar is hatched while a person is waited for", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const start_ms = Date.now() - 200_000;
+  const at = (s: number) => new Date(start_ms + s * 1_000).toISOString();
+  const run_id = await producer.createRun({ title: "Slow", start: false });
+  const tool = (name: string, from: number, to: number): NewEvent[] => [
+    { type: "tool.started", span_id: name, at: at(from), payload: { name } },
+    { type: "tool.completed", span_id: name, at: at(to), payload: {} },
+  ];
+  await producer.emit(
+    run_id,
+    { type: "run.started", at: at(0) },
+    ...tool("short", 1, 3),
+    ...tool("long", 4, 64),
+    { type: "step.started", span_id: "s", at: at(65), payload: { name: "ask" } },
+    { type: "run.interrupted", at: at(66) },
+    { type: "run.resumed", at: at(106) },
+    { type: "step.completed", span_id: "s", at: at(107), payload: { name: "ask", duration_ms: 2_000 } },
+    { type: "run.completed", at: at(108) },
+  );
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const cut = page.getByTitle(/not drawn to scale$/);
+  await expect(cut).toHaveText("40.0 s waiting");
+  const width = (name: string) =>
+    rowOf(page, name).locator(".bar").first().evaluate((bar) => bar.getBoundingClientRect().width);
+  expect((await width("long")) / (await width("short"))).toBeCloseTo(30, 0);
+  await expect(rowOf(page, "ask")).toContainText("2.0 s");
+  await expect(rowOf(page, "ask").locator(".held")).toHaveCount(1);
+  await expect(rowOf(page, "ask").getByTitle("ask: 2.0 s, waited 40.0 s")).toBeVisible();
 });
 
 test("artifacts are shown as what they are and downloaded whole; markup in them runs nothing", async ({

@@ -23,13 +23,14 @@ const endOfRun = new Map<string, SpanStatus>([
 export class Spans {
   readonly tree = new SpanTree();
   readonly pauses: Pause[] = [];
+  /** Those of them in which a person was asked, which are no time of the spans around them. */
+  readonly asked: Pause[] = [];
   /** What the calls of tools took, and what the model's answers did. */
   tool_ms = 0;
   model_ms = 0;
   readonly #open = new Map<string, { span: Span; asked_ms: number }>();
   #hasStarted = false;
-  /** Since when a person is waited for, and how long persons were before. */
-  #asking_since: number | null = null;
+  /** How long persons were waited for, without the one who is waited for now. */
   #asked_ms = 0;
 
   take(row: EventRow): void {
@@ -44,6 +45,28 @@ export class Spans {
     else if (verb === "completed" || verb === "failed") this.#end(row, kind, verb, at);
   }
 
+  /**
+   * The stretches in which a span only waited: of the run every pause, of another one what its own time leaves out of
+   * the time between its two events. `now_ms`: when those end that go on.
+   */
+  heldIn(span: Span, now_ms: number): { from_ms: number; to_ms: number }[] {
+    const { start_ms, took_ms } = span;
+    const isRoot = span === this.tree.root;
+    const end_ms = Math.max(start_ms, span.end_ms ?? now_ms);
+    const held = (isRoot ? this.pauses : this.asked)
+      .map(({ from_ms, to_ms }) => ({
+        from_ms: Math.max(from_ms, start_ms),
+        to_ms: Math.min(to_ms ?? now_ms, end_ms),
+      }))
+      .filter(({ from_ms, to_ms }) => to_ms > from_ms);
+    if (isRoot || took_ms === null) return held;
+    const rest_ms = end_ms - start_ms - took_ms - lengthOf(held);
+    // It was at work meanwhile: by its own account it took that time too.
+    if (rest_ms < -told_ms) return [];
+    const isUntold = rest_ms > Math.max(told_ms, (end_ms - start_ms) * told_share);
+    return isUntold ? withRest(held, end_ms, rest_ms) : held;
+  }
+
   #run(row: EventRow, verb: string, at: number): void {
     const root = this.tree.root ?? this.tree.add(runSpan(row, at));
     const last = this.pauses.at(-1);
@@ -52,8 +75,12 @@ export class Spans {
     // The time before the start is queueing; bars are told from the start.
     if (verb === "started") root.start_ms = at;
     this.#hasStarted ||= verb === "started";
-    if (this.#asking_since !== null) this.#asked_ms += Math.max(0, at - this.#asking_since);
-    this.#asking_since = verb === "interrupted" ? at : null;
+    const asking = this.asked.at(-1);
+    if (asking?.to_ms === null) {
+      asking.to_ms = Math.max(at, asking.from_ms);
+      this.#asked_ms += asking.to_ms - asking.from_ms;
+    }
+    if (verb === "interrupted") this.asked.push({ from_ms: at, to_ms: null });
     if (verb === "waiting" || verb === "interrupted") {
       if (waiting === null) this.pauses.push({ from_ms: at, to_ms: null });
     } else if (waiting !== null && (verb === "resumed" || status !== undefined)) {
@@ -92,6 +119,30 @@ export class Spans {
     else if (kind === "message" || kind === "reasoning") this.model_ms += span.took_ms;
   }
 }
+
+/** A clock read twice, and rounding: no waiting. */
+const told_ms = 1;
+const told_share = 0.02;
+
+/** Waiting of which no event tells comes last. */
+function withRest<T extends { from_ms: number; to_ms: number }>(
+  held: readonly T[],
+  end_ms: number,
+  rest_ms: number,
+) {
+  const before = [...held];
+  let from_ms = end_ms;
+  let left_ms = rest_ms;
+  for (let last = before.at(-1); last !== undefined && left_ms > from_ms - last.to_ms; last = before.at(-1)) {
+    left_ms -= from_ms - last.to_ms;
+    from_ms = last.from_ms;
+    before.pop();
+  }
+  return [...before, { from_ms: from_ms - left_ms, to_ms: end_ms }];
+}
+
+export const lengthOf = (stretches: readonly { from_ms: number; to_ms: number }[]): number =>
+  stretches.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
 
 /** The error that a title tells: `search error: timeout`. */
 function errorIn({ title }: EventRow): string {

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { RunEvent } from "@runreel/client";
 import { atMs } from "./read";
@@ -156,4 +157,37 @@ describe("spans from events", () => {
     ]);
     expect(tree.spans[1]).toMatchObject({ preview: 'q: "x (y)"', error: "429" });
   });
+});
+
+test("every span has one row, whatever spans name as their parents", () => {
+  const shown = (spans: Spans): string[] => {
+    const found: string[] = [];
+    const todo = [...spans.tree.roots()];
+    for (let span = todo.pop(); span !== undefined; span = todo.pop()) {
+      found.push(span.span_id);
+      expect(found.length).toBeLessThanOrEqual(spans.tree.spans.length);
+      todo.push(...spans.tree.childrenOf(span));
+    }
+    return found.sort();
+  };
+  const circle = fold([
+    event(1, "run.created"),
+    event(2, "step.started", inSpan("a", "c")),
+    event(3, "step.started", inSpan("b", "a")),
+    event(4, "step.started", inSpan("c", "b")),
+    event(5, "step.started", inSpan("d", "c")),
+  ]);
+  expect(shown(circle)).toEqual(["", "a", "b", "c", "d"]);
+  // What closes the circle is dropped; the rest of it is a chain.
+  const [, a, b, c] = circle.tree.spans;
+  expect([a, b, c].map((span) => span && circle.tree.parentOf(span)?.span_id)).toEqual(["", "a", "b"]);
+
+  const id = fc.constantFrom("a", "b", "c", "d", "e", "f");
+  fc.assert(
+    fc.property(fc.array(fc.tuple(id, id), { maxLength: 12 }), fc.boolean(), (links, hasRoot) => {
+      const steps = links.map(([own, parent], at) => event(at + 2, "step.started", inSpan(own, parent)));
+      const spans = fold(hasRoot ? [event(1, "run.created"), ...steps] : steps);
+      expect(shown(spans)).toEqual(spans.tree.spans.map(({ span_id }) => span_id).sort());
+    }),
+  );
 });

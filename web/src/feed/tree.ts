@@ -44,6 +44,8 @@ export class SpanTree {
   readonly #byId = new Map<string, Span>();
   readonly #children = new Map<number, Span[]>();
   readonly #missingParents = new Set<string>();
+  /** Those whose parent hangs below them. */
+  readonly #isCut = new Set<number>();
 
   add(from: NewSpan): Span {
     const span: Span = { preview: "", error: "", ...from, place: 0, index: this.spans.length };
@@ -68,6 +70,7 @@ export class SpanTree {
 
   parentOf(span: Span): Span | null {
     if (span === this.root) return null;
+    if (this.#isCut.has(span.index)) return this.root;
     const named = span.parent_span_id === null ? undefined : this.#byId.get(span.parent_span_id);
     return named === undefined || named === span ? this.root : named;
   }
@@ -93,11 +96,23 @@ export class SpanTree {
     else span.place = siblings.push(span) - 1;
   }
 
+  /** The spans that one hangs below, and itself. */
+  #above(span: Span): Set<number> {
+    const above = new Set<number>();
+    for (let at: Span | null = span; at !== null && !above.has(at.index); at = this.parentOf(at))
+      above.add(at.index);
+    return above;
+  }
+
   /** Children that were written before their parent move below it. Rare: producers write parents first. */
   #adopt(parent: Span): void {
     const key = this.root?.index ?? top;
     const strays = this.#children.get(key) ?? [];
-    const mine = strays.filter((span) => span.parent_span_id === parent.span_id && span !== parent);
+    const above = this.#above(parent);
+    const named = strays.filter((span) => span.parent_span_id === parent.span_id && span !== parent);
+    // A link that would close a circle is none.
+    for (const span of named) if (above.has(span.index)) this.#isCut.add(span.index);
+    const mine = named.filter((span) => !above.has(span.index));
     const others = strays.filter((span) => !mine.includes(span));
     for (const list of [others, mine]) list.forEach((span, place) => (span.place = place));
     this.#children.set(key, others);

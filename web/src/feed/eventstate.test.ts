@@ -34,6 +34,12 @@ test("a patch that does not fit is not applied in part", () => {
   }
 });
 
+test("a patch that would grow the state without end is refused before anything is made of it", () => {
+  const doubling = Array.from({ length: 40 }, (_, n) => ({ op: "copy", from: "", path: `/c${n}` }));
+  const test = { op: "test", path: "", value: {} };
+  expect(() => patched({ a: 1 }, [...doubling, test])).toThrow("too large");
+});
+
 test("MessagePack is read as plain data, and Python's objects by their class", () => {
   expect(fromMsgpack(bytes(0x82, 0xa1, "n", 0xcd, 1, 0, 0xa1, "l", 0x93, 0xc0, 0xc3, 0xff))).toEqual({
     n: 256,

@@ -1,9 +1,34 @@
 import { fields } from "@runreel/client/fold";
 
+/** As large as a state may become: copies can grow it without end, and each of its values is looked at. */
+const values_max = 1_000_000;
+/** A text of so many characters counts as one value more. */
+const text_chars = 16;
+
 /** The value after a JSON Patch (RFC 6902); throws where the patch does not fit. The value itself stays as it was. */
 export function patched(value: unknown, patch: unknown): unknown {
   if (!Array.isArray(patch)) throw new Error("no list of operations");
-  return patch.reduce((now: unknown, operation: unknown) => one(now, fields(operation)), value);
+  const size = sizes();
+  return patch.reduce((now: unknown, operation: unknown) => {
+    const next = one(now, fields(operation));
+    if (size(next) > values_max) throw new Error("the result would be too large");
+    return next;
+  }, value);
+}
+
+/** How many values there are in one, with long texts as several. One that is the same object as before is known. */
+function sizes(): (value: unknown) => number {
+  const known = new WeakMap<object, number>();
+  const size = (value: unknown): number => {
+    if (typeof value === "string") return 1 + Math.floor(value.length / text_chars);
+    if (typeof value !== "object" || value === null) return 1;
+    const before = known.get(value);
+    if (before !== undefined) return before;
+    const found = Object.values(value).reduce((sum: number, each) => sum + size(each), 1);
+    known.set(value, found);
+    return found;
+  };
+  return size;
 }
 
 function one(value: unknown, { op, path, from, value: given }: Record<string, unknown>): unknown {

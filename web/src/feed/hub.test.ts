@@ -251,3 +251,20 @@ test("streams are named by their own routes", () => {
   });
   expect(streamRequestOf("/api/stream/other")).toBeNull();
 });
+
+test("a connection that is silent for longer than the server pings is dead after 12 s; one that pings is not", async () => {
+  const hub = new Hub(server);
+  const one = tab(hub);
+  one.open("a");
+  await soon();
+  connections[0]?.send(event("s0", 1) + caughtUp("s0"));
+  for (let pings = 0; pings < 3; pings += 1) {
+    await vi.advanceTimersByTimeAsync(10_000);
+    connections[0]?.send(": ping\n\n");
+  }
+  await vi.advanceTimersByTimeAsync(11_900);
+  expect(one.told.some(({ kind }) => kind === "cut")).toBe(false);
+  await vi.advanceTimersByTimeAsync(200);
+  expect(connections[0]?.isAborted()).toBe(true);
+  expect(one.told.at(-1)).toEqual({ kind: "cut", id: "a" });
+});

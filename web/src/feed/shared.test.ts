@@ -54,7 +54,7 @@ test("a worker that died is replaced, and one that speaks is not", async () => {
 
   // It is killed: nobody is told.
   const second = open();
-  await after(24_000);
+  await after(11_000);
   expect(second).not.toHaveBeenCalled();
   await after(2_000);
   expect(second).toHaveBeenCalled();

@@ -1,7 +1,7 @@
 import { readToken } from "../api/token";
 import type { Asked, Said } from "./hub";
 import workerUrl from "./hubworker?sharedworker&url";
-import { streamRequestOf, type StreamRequest } from "./streamrequest";
+import { silent_ms, streamRequestOf, type StreamRequest } from "./streamrequest";
 
 /** A stream of this tab, at the hub that all tabs of the browser share. */
 interface Opened {
@@ -20,8 +20,6 @@ type Hear = (asked: Asked) => void;
 /** Read so far ahead of its reader; and told to the hub in such portions. */
 const ahead_bytes = 1_000_000;
 const told_chars = 100_000;
-/** As long as a stream waits for its connection. */
-const silent_ms = 25_000;
 
 /** Browsers allow six HTTP/1.1 connections to a server: all tabs together have one for their streams. */
 class Shared {

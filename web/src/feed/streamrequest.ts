@@ -1,3 +1,6 @@
+/** The server pings every 10 s. Whoever is taken for dead too early loses nothing: the next connection goes on from there. */
+export const silent_ms = 12_000;
+
 /** A stream by its own route, as a member of one request for many. */
 export interface StreamRequest {
   stream: "run" | "tree" | "thread" | "runs";

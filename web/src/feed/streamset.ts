@@ -1,4 +1,4 @@
-import type { StreamRequest } from "./streamrequest";
+import { silent_ms, type StreamRequest } from "./streamrequest";
 
 /** One stream of one tab. */
 export interface Subscription {
@@ -19,8 +19,6 @@ const subscriptions_max = 64;
 /** Tabs come and go together: a page leaves one stream and opens another. */
 const soon_ms = 50;
 const later_ms = 2_000;
-/** Two and a half of the server's pings. */
-const silent_ms = 25_000;
 
 /**
  * A connection with up to so many streams. What is on it does not change: for another set another connection is opened,

@@ -1,7 +1,7 @@
 import type { TimelineSpan } from "@runreel/client";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { alignSpans, differs } from "./align";
+import { alignSpans, differs, type Pair } from "./align";
 
 const span = (span_id: string, kind: string, name: string, parent_span_id?: string, duration_ms = 10) =>
   ({ span_id, kind, name, parent_span_id, duration_ms, status: "completed" }) as TimelineSpan;
@@ -89,11 +89,14 @@ test("a tree may be deep", () => {
 });
 
 test("a pair differs when one is missing, ended in another way, or took half as long again", () => {
+  const none = new Set<Pair>();
   const [one, slow] = [span("1", "tool", "x", undefined, 200), span("1", "tool", "x", undefined, 400)];
-  expect(differs({ a: one, b: one, depth: 0 })).toBe(false);
-  expect(differs({ a: one, b: null, depth: 0 })).toBe(true);
-  expect(differs({ a: one, b: slow, depth: 0 })).toBe(true);
-  expect(differs({ a: one, b: { ...one, status: "failed" }, depth: 0 })).toBe(true);
+  expect(differs({ a: one, b: one, depth: 0 }, none)).toBe(false);
+  expect(differs({ a: one, b: null, depth: 0 }, none)).toBe(true);
+  expect(differs({ a: one, b: slow, depth: 0 }, none)).toBe(true);
+  expect(differs({ a: one, b: { ...one, status: "failed" }, depth: 0 }, none)).toBe(true);
   const quick = (duration_ms: number) => span("1", "tool", "x", undefined, duration_ms);
-  expect(differs({ a: quick(1), b: quick(9), depth: 0 })).toBe(false);
+  expect(differs({ a: quick(1), b: quick(9), depth: 0 }, none)).toBe(false);
+  const pair = { a: one, b: one, depth: 0 } as Pair;
+  expect(differs(pair, new Set([pair]))).toBe(true);
 });

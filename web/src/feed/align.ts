@@ -76,9 +76,10 @@ function childrenOf(spans: readonly TimelineSpan[]): Map<number, number[]> {
   return children;
 }
 
-/** What differs in a pair, beside the time it took. */
-export function differs({ a, b }: Pair): boolean {
-  if (a === null || b === null || a.status !== b.status) return true;
+/** Whether a pair differs: in how it ended, in the time it took or, where it is one of `changed`, in what it says. */
+export function differs(pair: Pair, changed: ReadonlySet<Pair>): boolean {
+  const { a, b } = pair;
+  if (a === null || b === null || a.status !== b.status || changed.has(pair)) return true;
   const [one, other] = [a.duration_ms ?? 0, b.duration_ms ?? 0];
   return Math.abs(one - other) > notable_ms && Math.max(one, other) > 1.5 * Math.min(one, other);
 }

@@ -6,13 +6,18 @@ import {
   type Timeline,
   type TimelineSpan,
 } from "@runreel/client";
-import { fields } from "@runreel/client/fold";
+import { failureOf, fields } from "@runreel/client/fold";
 import { eventsAt, runs } from "../api/client";
 import { usageOf, type CallUsage } from "../api/usage";
 import { alignSpans, type Pair } from "./align";
+import { errorLine, failureText } from "./failure";
 
 /** Calls of models whose tokens are told at their steps. */
 const calls_max = 1_000;
+
+/** Pairs of which it is read what they say; so many at a time. */
+const said_max = 4_000;
+const said_at_once = 250;
 
 /** One of the two, as it was when it was read. */
 export interface Side {
@@ -33,6 +38,10 @@ export class Comparison {
   a = $state.raw<Side | null>(null);
   b = $state.raw<Side | null>(null);
   pairs = $state.raw<readonly Pair[]>([]);
+  /** Those whose arguments, texts or results differ. */
+  changed = $state.raw<ReadonlySet<Pair>>(new Set());
+  /** What the steps say is still being read. */
+  isComparing = $state(false);
   isReading = $state(false);
   problem = $state.raw<{ side: "a" | "b"; problem: Problem } | null>(null);
   #abort = new AbortController();
@@ -48,10 +57,59 @@ export class Comparison {
     [this.a, this.b] = sides;
     this.pairs = alignSpans(this.a?.timeline.spans ?? [], this.b?.timeline.spans ?? []);
     this.isReading = false;
+    await this.#compare(signal);
   }
 
   stop(): void {
     this.#abort.abort();
+  }
+
+  /** Reads what both steps of each pair say, and keeps no more than whether that differs. */
+  async #compare(signal: AbortSignal): Promise<void> {
+    const { a, b } = this;
+    const pairs = this.pairs.filter((pair) => pair.a !== null && pair.b !== null).slice(0, said_max);
+    this.changed = new Set();
+    if (a === null || b === null) return;
+    this.isComparing = true;
+    try {
+      for (let from = 0; from < pairs.length; from += said_at_once) {
+        const some = pairs.slice(from, from + said_at_once);
+        const [inA, inB] = await Promise.all([
+          this.#said(
+            a,
+            some.map((pair) => pair.a as TimelineSpan),
+            signal,
+          ),
+          this.#said(
+            b,
+            some.map((pair) => pair.b as TimelineSpan),
+            signal,
+          ),
+        ]);
+        const found = some.filter((_, at) => !isSame(inA[at], inB[at]));
+        if (signal.aborted) return;
+        this.changed = new Set([...this.changed, ...found]);
+      }
+    } catch (error) {
+      if (!(error instanceof RunreelError) || signal.aborted) return;
+      this.problem ??= { side: "a", problem: error.problem };
+    } finally {
+      if (!signal.aborted) this.isComparing = false;
+    }
+  }
+
+  async #said({ run }: Side, spans: readonly TimelineSpan[], signal: AbortSignal): Promise<Detail[]> {
+    const seqs = spans.flatMap(({ kind, start_seq, end_seq }) =>
+      kind === "run" ? [] : [start_seq, ...(end_seq ? [end_seq] : [])],
+    );
+    const events = new Map(
+      (await eventsAt(run.run_id, [...new Set(seqs)], signal)).map((event) => [event.seq, event]),
+    );
+    return spans.map(({ kind, start_seq, end_seq }) => {
+      if (kind === "run") return { input: run.input, output: run.output ?? errorLine(run.error) };
+      const own = [start_seq, end_seq === start_seq ? null : end_seq].map((seq) => events.get(seq ?? 0));
+      return detailOf(own.filter((event) => event !== undefined));
+    });
   }
 
   /** What went in and out of both steps of a pair. */
@@ -82,15 +140,26 @@ export class Comparison {
   }
 }
 
+/** Whether two values are the same JSON, in whatever order their members stand. */
+export function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one ?? null, sorted) === JSON.stringify(other ?? null, sorted);
+}
+
+const sorted = (_: string, value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : value;
+
 /** The payloads of the start and the end of a step, without what names the step and its time. */
 export function detailOf(events: readonly RunEvent[]): Detail {
   const [first, last] = [events[0], events.at(-1)];
   const isOne = events.length < 2;
   const end = fields(last?.payload);
   const input = isOne ? {} : fields(first?.payload);
+  const failure = last?.type.endsWith(".failed") ? failureOf(end) : null;
   return {
     input: input["args"] ?? input["input"] ?? without(input),
-    output: end["result"] ?? end["output"] ?? end["error"] ?? without(end),
+    output: end["result"] ?? end["output"] ?? (failure === null ? without(end) : failureText(failure)),
   };
 }
 

@@ -13,7 +13,7 @@ const sources = (entry: string) =>
 export const alias = { "@runreel/client/fold": sources("fold"), "@runreel/client": sources("index") };
 
 const base =
-  /node_modules\/svelte\/|client\/src\/(?!index|client|stream|sse|backoff|status)|src\/(api\/client|api\/token\.|ui\/(clock|format|Icon|StatusBadge|looks|choice)|timeline\/[Cc]onnection|feed\/(follower|read\.|facts|hear))/;
+  /node_modules\/svelte\/|client\/src\/(?!index|client|stream|sse|backoff|status|failure)|src\/(api\/client|api\/token\.|ui\/(clock|format|Icon|StatusBadge|looks|choice)|timeline\/[Cc]onnection|feed\/(follower|read\.|facts|hear))/;
 
 export default defineConfig({
   plugins: [svelte()],

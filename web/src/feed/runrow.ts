@@ -1,7 +1,8 @@
 import type { Run, RunEvent } from "@runreel/client";
 import { fields, isTerminal, messageText, statusAfter } from "@runreel/client/fold";
 import { outputText } from "./facts";
-import { atMs, errorOf } from "./read";
+import { errorLine } from "./failure";
+import { atMs } from "./read";
 
 /** As the server cuts its excerpts. */
 const line_chars_max = 300;
@@ -26,7 +27,7 @@ export function runAfter(run: Run, event: RunEvent): Run | null {
   } else if (event.type === "run.completed") next.output = payload["output"] ?? null;
   else if (event.type === "run.failed") {
     next.error = payload["error"] ?? event.payload;
-    const text = oneLine(errorOf({ error: next.error }));
+    const text = oneLine(errorLine(next.error));
     if (text !== "") next.excerpt = { kind: "error", text };
   }
   return next;
@@ -49,7 +50,7 @@ export const isBelow = (run: Run, other: Run): boolean =>
 /** How it went, in a line: why it failed, or what came out. */
 export function lineOf(run: Run): string {
   const told = run.excerpt?.text ?? "";
-  if (run.status === "failed") return told || oneLine(errorOf({ error: run.error }));
+  if (run.status === "failed") return told || oneLine(errorLine(run.error));
   return oneLine(outputText(run.output) ?? "") || told;
 }
 

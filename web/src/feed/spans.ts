@@ -144,10 +144,11 @@ function withRest<T extends { from_ms: number; to_ms: number }>(
 export const lengthOf = (stretches: readonly { from_ms: number; to_ms: number }[]): number =>
   stretches.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
 
-/** The error that a title tells: `search error: timeout`. */
-function errorIn({ title }: EventRow): string {
-  const at = title.indexOf(error_sign);
-  return at < 0 ? title : title.slice(at + error_sign.length);
+/** The error that a title tells, after a name: `search error: timeout`. A name alone is no error. */
+function errorIn({ title, name }: EventRow): string {
+  const rest = name !== null && title.startsWith(name) ? title.slice(name.length) : title;
+  const at = rest.indexOf(error_sign);
+  return at < 0 ? "" : rest.slice(at + error_sign.length);
 }
 const error_sign = "error: ";
 

@@ -22,6 +22,10 @@ export function outputOf(event: RunEvent): unknown {
   return "$artifact" in payload ? payload : first(payload, outputs);
 }
 
+/** Whether it tells what went wrong; a message that broke off does too. */
+export const isFailure = ({ type, payload }: RunEvent): boolean =>
+  type.endsWith(".failed") || type === "log.error" || (fields(payload)["error"] ?? null) !== null;
+
 /** The members that are neither; the whole payload of an event that is no part of a span. */
 export function restOf(events: readonly RunEvent[], known: { input: unknown; output: unknown }): unknown {
   const rest: Record<string, unknown> = {};

@@ -3,6 +3,7 @@ import { familyOf, Interrupts, isTerminal, statusAfter, Texts } from "@runreel/c
 import { Bodies } from "./bodies";
 import type { EventRow } from "./row";
 import { Spans } from "./spans";
+import { Begun } from "./begun";
 
 /**
  * A run as its frames and the pages of its index tell it. Taking one is a pure fold (no clock, no network, no
@@ -13,6 +14,8 @@ export class RunView {
   readonly rows: EventRow[] = [];
   readonly spans = new Spans();
   readonly texts = new Texts();
+  /** Where each text began, which is where it is read. */
+  readonly begun = new Begun();
   readonly bodies: Bodies;
   readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
@@ -52,6 +55,7 @@ export class RunView {
   takeFrame(event: Exclude<StreamEvent, RunEvent>): void {
     switch (event.type) {
       case "message.snapshot":
+        this.begun.at(event.span_id, this.last_seq);
         return this.texts.snapshot(event);
       case "stream.gap":
         this.gaps.push(event);
@@ -68,6 +72,7 @@ export class RunView {
       case "stream.reset":
         return;
       default:
+        this.begun.at(event.span_id ?? "", this.last_seq);
         return this.texts.delta(event);
     }
   }
@@ -80,6 +85,7 @@ export class RunView {
   /** Goes on as a view of the run's end does, of which these rows are the beginning. */
   join(end: RunView): void {
     const texts = end.texts.done.filter((text) => (text.seq ?? 0) >= end.whole_from);
+    this.begun.join(end.begun, texts);
     for (const row of end.rows) {
       if (row.seq <= this.last_seq) continue;
       if (row.seq < end.whole_from) this.takeRow(row);
@@ -121,7 +127,10 @@ export class RunView {
     this.rows.push(row);
     this.spans.take(row);
     if (event !== null) {
+      if (row.span_id !== null && /^(message|reasoning)\.started$/.test(row.type))
+        this.begun.at(row.span_id, row.seq);
       this.texts.event(event);
+      this.begun.take(this.texts.done.at(-1), row.seq);
       this.interrupts.take(event);
     }
     this.last_seq = row.seq;

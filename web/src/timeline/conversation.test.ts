@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { RunView } from "../feed/fold";
-import { event, tell, told } from "../feed/testing";
+import type { RunEvent } from "@runreel/client";
+import { event, run_id, tell, told } from "../feed/testing";
 import { askedOf, itemsOf } from "./conversation";
 
 function itemsOfRun(most: number) {
@@ -14,8 +15,7 @@ function itemsOfRun(most: number) {
     event(6, "message.completed", { payload: { text: "two" } }),
   ];
   for (const each of events) tell(view, told(each));
-  const { texts, spans } = view;
-  const { items, earlier } = itemsOf(texts.done, [...texts.open.values()], spans.tree.spans, most);
+  const { items, earlier } = itemsOf(view, most);
   return { earlier, said: items.map((item) => (item.kind === "text" ? item.text.text : item.span.name)) };
 }
 
@@ -25,6 +25,24 @@ test("texts and calls stand in the order of the log", () => {
 
 test("of a long conversation the end is shown, and how many texts there are before it", () => {
   expect(itemsOfRun(2)).toEqual({ earlier: 1, said: ["one", "two"] });
+});
+
+test("a text stands where it began, while it is written and after, and is the same item", () => {
+  const view = new RunView();
+  const tokens = (text: string, offset: number) =>
+    told({ type: "message.delta", run_id, span_id: "m1", payload: { text, offset } } as unknown as RunEvent);
+  const seen = () =>
+    itemsOf(view, 10).items.map((item) => (item.kind === "text" ? item.text.text : item.span.name));
+  tell(view, told(event(1, "run.created")));
+  tell(view, tokens("one ", 0));
+  tell(view, told(event(2, "tool.started", { span_id: "t1", payload: { name: "search" } })));
+  tell(view, tokens("two", 4));
+  expect(seen()).toEqual(["one two", "search"]);
+  const key = itemsOf(view, 10).items[0]?.key;
+  tell(view, told(event(3, "message.completed", { span_id: "m1", payload: { text: "one two" } })));
+  tell(view, told(event(4, "message.completed", { span_id: "m1", payload: { text: "three" } })));
+  expect(seen()).toEqual(["one two", "search", "three"]);
+  expect(itemsOf(view, 10).items[0]?.key).toBe(key);
 });
 
 test("what a person said is found in the input, whatever its shape", () => {

@@ -1,5 +1,6 @@
 import type { RunEvent } from "@runreel/client";
 import { charCount, fields, messageText, textOf, type SpanText } from "@runreel/client/fold";
+import type { RunView } from "../feed/fold";
 import type { Span } from "../feed/tree";
 
 /** What stands in a conversation, in the order of the log. */
@@ -8,37 +9,36 @@ export type Item =
   /** A call of a tool, in one line. A copy: spans change in place. */
   | { kind: "tool"; key: string; span: Span };
 
-const seqOf = (text: SpanText): number => text.seq ?? Infinity;
-
 /**
- * The last texts and calls, at most `most`, and how many there are before them. Both are in the order of their seqs;
- * what streams now is at the end.
+ * The last texts and calls, at most `most`, and how many texts there are before them: in the order in which they began, a
+ * text before what was called while it was written.
  */
-export function itemsOf(
-  done: readonly SpanText[],
-  open: readonly SpanText[],
-  spans: readonly Span[],
-  most: number,
-): { items: Item[]; earlier: number } {
-  const items: Item[] = open.map((text) => itemOfText(text)).reverse();
-  let text = done.length - 1;
-  let span = lastTool(spans, spans.length - 1);
-  while (items.length < most && (text >= 0 || span >= 0)) {
-    const [nextText, nextSpan] = [done[text], spans[span]];
-    if (nextSpan !== undefined && (nextText === undefined || nextSpan.start_seq > seqOf(nextText))) {
-      items.push({ kind: "tool", key: `tool ${nextSpan.index}`, span: { ...nextSpan } });
-      span = lastTool(spans, span - 1);
-    } else if (nextText !== undefined) {
-      items.push(itemOfText(nextText));
-      text -= 1;
-    }
+export function itemsOf({ texts, spans, begun }: RunView, most: number): { items: Item[]; earlier: number } {
+  const last = [...texts.done.slice(-most), ...texts.open.values()];
+  const placed: { place: number; item: Item }[] = last.map((text) => {
+    const place = begun.placeOf(text);
+    return { place: place + 0.5, item: itemOfText(text, place) };
+  });
+  let called = 0;
+  for (let at = spans.tree.spans.length - 1; at >= 0 && called < most; at -= 1) {
+    const span = spans.tree.spans[at] as Span;
+    if (span.kind !== "tool") continue;
+    called += 1;
+    placed.push({
+      place: span.start_seq,
+      item: { kind: "tool", key: `tool ${span.index}`, span: { ...span } },
+    });
   }
-  return { items: items.reverse(), earlier: text + 1 };
+  placed.sort((a, b) => a.place - b.place);
+  const items = placed.slice(-most).map(({ item }) => item);
+  const shown = items.filter(({ kind }) => kind === "text").length;
+  return { items, earlier: texts.done.length + texts.open.size - shown };
 }
 
-const itemOfText = (text: SpanText): Item => ({
+/** Its key stays what it is when it is complete. */
+const itemOfText = (text: SpanText, place: number): Item => ({
   kind: "text",
-  key: `${text.span_id} ${text.seq}`,
+  key: `${text.span_id} ${place}`,
   text: { ...text },
 });
 
@@ -48,12 +48,6 @@ export function textWith(text: SpanText, event: RunEvent | undefined): SpanText 
   const whole = messageText(event.payload) ?? text.text;
   const role = textOf(fields(event.payload)["role"]) ?? event.role;
   return { ...text, text: whole, chars: charCount(whole), role, agent: event.agent ?? null };
-}
-
-function lastTool(spans: readonly Span[], from: number): number {
-  let at = from;
-  while (at >= 0 && spans[at]?.kind !== "tool") at -= 1;
-  return at;
 }
 
 /** What a person said to the run, as its input has it; null when the input is something else. */

@@ -20,7 +20,15 @@ export class Scroll {
   bind = (element: HTMLElement): { destroy: () => void } => {
     this.#element = element;
     if (!this.isFollowing && this.#top > 0) this.to(this.#top);
-    return { destroy: () => (this.#element = null) };
+    // Whatever grew, in it or around it: the end is kept before it is drawn.
+    const sizes = new ResizeObserver(() => this.keep());
+    for (const each of [element, ...element.children]) sizes.observe(each);
+    return {
+      destroy: () => {
+        sizes.disconnect();
+        this.#element = null;
+      },
+    };
   };
 
   get isFollowing(): boolean {

@@ -1,0 +1,31 @@
+import type { SpanText } from "@runreel/client/fold";
+
+/** After which event each text began: what is called in the meantime stands below it, also once it is complete. */
+export class Begun {
+  readonly #open = new Map<string, number>();
+  readonly #done = new WeakMap<SpanText, number>();
+
+  /** A text goes on, or begins here. */
+  at(span_id: string, seq: number): void {
+    if (!this.#open.has(span_id)) this.#open.set(span_id, seq);
+  }
+
+  /** The event `seq` may have completed the last text. */
+  take(last: SpanText | undefined, seq: number): void {
+    if (last?.seq !== seq) return;
+    this.#done.set(last, this.#open.get(last.span_id) ?? seq);
+    this.#open.delete(last.span_id);
+  }
+
+  /** Goes on as another one does, which knows where these texts began. */
+  join(end: Begun, done: readonly SpanText[]): void {
+    for (const [span_id, seq] of end.#open) this.#open.set(span_id, seq);
+    for (const text of done) this.#done.set(text, end.placeOf(text));
+  }
+
+  placeOf(text: SpanText): number {
+    return text.seq === null
+      ? (this.#open.get(text.span_id) ?? Infinity)
+      : (this.#done.get(text) ?? text.seq);
+  }
+}

@@ -16,6 +16,7 @@ pub mod context;
 pub mod cursor;
 pub mod event;
 pub mod export;
+pub mod failure;
 pub mod history;
 pub mod id;
 pub mod id_prefix;

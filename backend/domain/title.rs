@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{
+    failure::Failure,
     limits::TITLE_PART_CHARS_MAX,
     readable::{clean, clip},
     usage::Usage,
@@ -35,7 +36,8 @@ pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
     }
     let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
     let told = payload["duration_ms"].as_f64().map(Part::DurationMs);
-    let error = || words(payload, &["error", "message", "reason"]).map(|error| Part::Text(format!("error: {error}")));
+    let error =
+        || Failure::of_event(payload).map(|error| Part::Text(clip(&format!("error: {error}"), TITLE_PART_CHARS_MAX)));
     match (family, action) {
         ("run", "created") => some([text(payload, &["title", "input"])]),
         ("run", "completed") => some([text(payload, &["output"])]),
@@ -110,7 +112,7 @@ fn words(payload: &Value, names: &[&str]) -> Option<String> {
     names.iter().map(|name| plain(&payload[*name])).find(|text| !text.trim().is_empty())
 }
 
-/// Text as text, content parts as their texts, an error as its message, anything else as JSON.
+/// Text as text, content parts as their texts, what has a message as that, anything else as JSON.
 fn plain(value: &Value) -> String {
     let told = match value {
         Value::Null => String::new(),

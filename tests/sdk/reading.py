@@ -33,3 +33,8 @@ def until(events: Iterator[Event], type: str) -> Iterator[Event]:
         yield event
         if event.type == type:
             return
+
+
+def said(error: Any) -> str:
+    """The line that readers show of an error."""
+    return ": ".join(filter(None, (error.get("type"), error.get("message"))))

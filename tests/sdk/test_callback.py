@@ -14,6 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy
+from reading import said
 from recorded import ASK, State, bars, config, events
 
 from runreel import Client
@@ -107,8 +108,8 @@ def test_a_failure_is_a_failed_step_and_a_failed_run_and_reaches_the_program(cal
     graph = StateGraph(State).add_node("work", break_down).add_edge(START, "work").compile()
     with pytest.raises(ZeroDivisionError):
         graph.invoke({"said": []}, config(callback, "failing"))
-    error = {"type": "ZeroDivisionError", "message": "by nought"}
-    assert [(event.type, event.payload.get("error")) for event in events(callback)[-2:]] == [
+    error = "ZeroDivisionError: by nought"
+    assert [(event.type, said(event.payload["error"])) for event in events(callback)[-2:]] == [
         ("step.failed", error),
         ("run.failed", error),
     ]
@@ -185,7 +186,7 @@ def test_subgraphs_tools_retrievers_and_models_nest_and_nothing_internal_is_show
         "library > find > Shelf",
     ]
     failed = next(event for event in events(callback) if event.type == "tool.failed")
-    assert failed.payload["error"] == {"type": "RuntimeError", "message": "no"}
+    assert said(failed.payload["error"]) == "RuntimeError: no"
     found = next(event for event in events(callback) if event.type == "tool.completed")
     assert found.payload["result"] == [{"page_content": "about cats", "metadata": {"page": 1}}]
 

@@ -9,6 +9,8 @@ pub const INDEX_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const INDEX_TITLE_CHARS_MAX: usize = 120;
 /// Longest part of a title, and longest title on a terminal, characters.
 pub const TITLE_PART_CHARS_MAX: usize = 400;
+/// Errors that are read of one error: itself, its causes, and theirs.
+pub const ERRORS_READ_MAX: usize = 16;
 /// Most seqs in one request for events.
 pub const SEQS_MAX: usize = 1_000;
 /// Interval between two looks for runs that have fallen silent, milliseconds.

@@ -12,10 +12,11 @@ import httpx2
 
 from . import _ids, _routes
 from ._events import Decision
+from ._failure import described
 from ._json import JsonObject, JsonValue
 from ._payload import encoded
 from ._runner_outbox import Line, Said, is_terminal
-from ._spans import Scope, described, question
+from ._spans import Scope, question
 from ._sync.transport import Transport
 from ._uploads import AsyncStored, Stored, Upload
 from .errors import RunEnded, RunreelError
@@ -120,13 +121,14 @@ class Assignment(Scope[Stored | AsyncStored]):
         self, prompt: str, details: object, expires_in: float | None, kind: str, interrupt_id: str | None
     ) -> str:
         self._questions += 1
-        asked = interrupt_id or f"question-{self._questions}"
+        asked = _ids.fitted(interrupt_id or f"question-{self._questions}")
         if asked not in self._answers:
             payload = question(prompt, details, expires_in, kind)
             self._finish_message()
             self._asked.add(asked)
-            self.event("interrupt.requested", payload, span_id=asked, event_id=f"{asked}:requested")
-            self.event("run.interrupted", {"interrupt_id": asked}, span_id=asked, event_id=f"{asked}:interrupted")
+            self.event("interrupt.requested", payload, span_id=asked, event_id=_ids.fitted(f"{asked}:requested"))
+            stopped = _ids.fitted(f"{asked}:interrupted")
+            self.event("run.interrupted", {"interrupt_id": asked}, span_id=asked, event_id=stopped)
         return asked
 
     def _decision(self, asked: str, done: bool) -> Decision:

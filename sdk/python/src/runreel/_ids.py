@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+import unicodedata
 import uuid
 from datetime import datetime, timezone
+
+# Of the ids of spans and of events.
+ID_CHARACTERS = 128
 
 
 def run_id() -> str:
@@ -35,6 +40,12 @@ def event_id() -> str:
 def span_id(kind: str) -> str:
     """A span's id with a hint of what it is, for people who read the log."""
     return f"{kind}-{os.urandom(6).hex()}"
+
+
+def fitted(name: str, longest: int = ID_CHARACTERS) -> str:
+    """A name as an id: itself or, where it cannot be one, its digest. Names that differ have ids that differ."""
+    fits = 0 < len(name) <= longest and not any(unicodedata.category(each) in ("Cc", "Cs") for each in name)
+    return name if fits else f"id-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def now() -> str:

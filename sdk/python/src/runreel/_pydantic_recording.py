@@ -26,10 +26,11 @@ from . import _ids, _routes
 from ._asked import Asked
 from ._earlier import PATIENCE, pages, promptly
 from ._events import Event
+from ._failure import described
 from ._pydantic_answer import STREAMED, Answer
 from ._pydantic_messages import args_of, can_stream, jsonable, result_of, said_by_user
 from ._run import is_name
-from ._spans import described
+from ._span_ids import Spans
 from ._sync.run import Run
 from ._thread_ids import is_thread_id
 from .errors import RunreelError
@@ -58,8 +59,9 @@ class Recording(AbstractCapability[Any]):
         self._run: Run | None = None
         self._parent: tuple[Recording, str] | None = None
         self._answering: Answer | None = None
-        # Ids of calls: which have started and which have ended in the log, and the interrupts that wait for some.
-        self._started: set[str] = set()
+        # A model may give an id to several calls, one after the other or at a time: spans and questions are numbered.
+        self._spans = Spans()
+        # Ids of the calls of the last answer that have ended in the log, and the interrupts that wait for some.
         self._ended: set[str] = set()
         self._open: dict[str, str] = {}
 
@@ -111,6 +113,7 @@ class Recording(AbstractCapability[Any]):
                 self._break_off(error)
             raise
         with self._owner._unharmed():
+            self._ended.clear()
             answer, self._answering = self._answering, None
             if answer is not None:
                 answer.complete(response)
@@ -123,36 +126,37 @@ class Recording(AbstractCapability[Any]):
             return await handler(args)
         except (ValidationError, ModelRetry) as error:
             with self._owner._unharmed():
-                self._start(call.tool_call_id, call.tool_name, args_of(call))
-                self._end(call.tool_call_id, call.tool_name, {"error": described(error)}, time.monotonic())
+                span_id = self._start(call.tool_call_id, call.tool_name, args_of(call))
+                self._end(span_id, call, {"error": described(error)}, time.monotonic())
             raise
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: Any, args: Any, handler: Any
     ) -> Any:
-        call_id, name, began = call.tool_call_id, call.tool_name, time.monotonic()
+        began, span_id = time.monotonic(), ""
         with self._owner._unharmed():
             if ctx.tool_call_approved:
-                await self._answer(call_id, "approve", None)
-            self._start(call_id, name, jsonable(args))
-        place = _within.set((self, call_id))
+                await self._answer(call.tool_call_id, "approve", None)
+            span_id = self._start(call.tool_call_id, call.tool_name, jsonable(args))
+        place = _within.set((self, span_id))
         try:
             result = await handler(args)
         except (CallDeferred, ApprovalRequired):
             # It goes on when it is answered, perhaps in another process.
+            self._spans.leave("tool", span_id, paused=True)
             raise
         except SkipToolExecution as skipped:
             with self._owner._unharmed():
-                self._end(call_id, name, {"result": result_of(skipped.result)}, began)
+                self._end(span_id, call, {"result": result_of(skipped.result)}, began)
             raise
         except BaseException as error:
             with self._owner._unharmed():
-                self._end(call_id, name, {"error": described(_cause(error))}, began)
+                self._end(span_id, call, {"error": described(_cause(error))}, began)
             raise
         finally:
             _within.reset(place)
         with self._owner._unharmed():
-            self._end(call_id, name, {"result": result_of(result)}, began)
+            self._end(span_id, call, {"result": result_of(result)}, began)
         return result
 
     async def _begin(self, ctx: RunContext[Any]) -> None:
@@ -203,17 +207,16 @@ class Recording(AbstractCapability[Any]):
         client = self._owner.client
         client.flush(PATIENCE)
         for record in pages(client, _routes.runs(thread_id=thread_id, status=_routes.words(_OPEN)), "runs"):
-            asked, started = Asked(), set()
+            asked, spans = Asked(), Spans()
             for envelope in pages(
                 client, _routes.events(record["run_id"], 0, ("run.*", "interrupt.*", "tool.*")), "events"
             ):
                 event = Event.of(envelope, str(envelope["seq"]))
                 asked.take(event)
-                if event.type == "tool.started":
-                    started.add(str(event.span_id))
+                spans.recall(event)
             calls = {str(request.get("tool_call_id")): name for name, request in asked.requests.items()}
             if waiting & calls.keys():
-                self._started = started
+                self._spans = spans
                 self._open = {call: name for call, name in calls.items() if name not in asked.decisions}
                 run = client.attach(record["run_id"])
                 if record["status"] != "running":
@@ -259,9 +262,9 @@ class Recording(AbstractCapability[Any]):
             return
         for call in (*requests.approvals, *requests.calls):
             kind = requests.kind(call.tool_call_id)
-            interrupt_id = f"{kind}:{call.tool_call_id[:110]}"
-            waiting.append(interrupt_id)
-            if call.tool_call_id not in self._open:
+            interrupt_id = self._open.get(call.tool_call_id)
+            if interrupt_id is None:
+                interrupt_id, _ = self._spans.enter("interrupt", f"{kind}:{call.tool_call_id}")
                 asks = "Approve the call" if kind == APPROVAL else "Give the result of the call"
                 payload = {
                     "kind": kind,
@@ -273,6 +276,7 @@ class Recording(AbstractCapability[Any]):
                 }
                 told = {name: value for name, value in payload.items() if value is not None}
                 run.event("interrupt.requested", told, span_id=interrupt_id)
+            waiting.append(interrupt_id)
         run.event("run.interrupted", {"interrupt_ids": waiting})
         run.detach()
         run._leave(None)
@@ -293,14 +297,15 @@ class Recording(AbstractCapability[Any]):
                 call_id, content = part.tool_call_id, jsonable(part.content)
                 succeeded = part.outcome == "success"
                 await self._answer(call_id, "respond" if succeeded else "reject", content)
-                self._start(call_id, part.tool_name, _args_in(messages, call_id))
+                span_id = self._start(call_id, part.tool_name, _args_in(messages, call_id))
                 error = {"type": part.outcome, "message": content if isinstance(content, str) else str(content)}
-                self._end(call_id, part.tool_name, {"result": content} if succeeded else {"error": error}, None)
+                self._end(span_id, part, {"result": content} if succeeded else {"error": error}, None)
 
     async def _answer(self, call_id: str, decision: str, value: object) -> None:
         """Records an answer that the program gave itself, instead of a person through the API."""
         interrupt_id = self._open.pop(call_id, None)
         if interrupt_id is not None and self._run is not None:
+            self._spans.leave("interrupt", interrupt_id)
             try:
                 call = _routes.resume(self._run.run_id, interrupt_id, decision, value)
                 await asyncio.to_thread(promptly, self._owner.client, call)
@@ -308,20 +313,24 @@ class Recording(AbstractCapability[Any]):
                 # Somebody else was quicker, or the server is away; what the call does is in the log in any case.
                 self._run.log.warn("an answer was not recorded", interrupt_id=interrupt_id, reason=str(error))
 
-    def _start(self, call_id: str, name: str, args: object) -> None:
-        if self._run is not None and call_id not in self._started:
-            self._started.add(call_id)
-            self._run.event("tool.started", {"name": name, "args": args}, span_id=call_id[:128])
+    def _start(self, call_id: str, name: str, args: object) -> str:
+        """The span of a call that starts now, or goes on."""
+        span_id, begins = self._spans.enter("tool", call_id)
+        if begins and self._run is not None:
+            self._run.event("tool.started", {"name": name, "args": args}, span_id=span_id)
+        return span_id
 
-    def _end(self, call_id: str, name: str, told: Mapping[str, object], began: float | None) -> None:
-        if self._run is None:
+    def _end(
+        self, span_id: str, call: ToolCallPart | ToolReturnPart, told: Mapping[str, object], began: float | None
+    ) -> None:
+        if self._run is None or not span_id:
             return
-        self._ended.add(call_id)
-        # A model may give an id twice.
-        self._started.discard(call_id)
+        self._ended.add(call.tool_call_id)
+        self._spans.leave("tool", span_id)
         word = "failed" if "error" in told else "completed"
-        payload = {"name": name, **told, **({} if began is None else {"duration_ms": _since(began)})}
-        self._run.event(f"tool.{word}", payload, span_id=call_id[:128])
+        took = {} if began is None else {"duration_ms": _since(began)}
+        payload = {"name": call.tool_name, **told, **took}
+        self._run.event(f"tool.{word}", payload, span_id=span_id)
 
 
 def _returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:

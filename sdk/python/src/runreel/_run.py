@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from . import _ids, _routes
+from ._failure import described
 from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
 from ._payload import encoded, plain
 from ._sender import Sender
-from ._spans import Scope, Uploaded_co, described, question
+from ._spans import Scope, Uploaded_co, question
 from ._uploads import Upload
 
 # How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
@@ -122,7 +123,7 @@ class RunScope(Scope[Uploaded_co]):
         self._end("run.completed", {"output": self.output if output is None else output})
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends the run with `run.failed` and `{"error": {"type", "message"}}`."""
+        """Ends the run with `run.failed` and the error, of an exception with its stack and its causes."""
         self._end("run.failed", {"error": described(error)}, error)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -193,14 +194,16 @@ class RunScope(Scope[Uploaded_co]):
         interrupt_id: str | None,
     ) -> str:
         """Emits the question to a person, and returns the interrupt's id."""
-        interrupt_id = interrupt_id or _ids.span_id("interrupt")
+        interrupt_id = _ids.fitted(interrupt_id or _ids.span_id("interrupt"))
         payload = question(prompt, details, expires_in, kind)
         # What was said before the question is there when somebody reads it.
         self._finish_message()
         # The names are made of the id, so that asking again, in a later process, is a repeat.
-        self.event("interrupt.requested", payload, span_id=interrupt_id, event_id=f"{interrupt_id}:requested")
+        self.event(
+            "interrupt.requested", payload, span_id=interrupt_id, event_id=_ids.fitted(f"{interrupt_id}:requested")
+        )
         if not self._open_approvals:
-            members = {"span_id": interrupt_id, "event_id": f"{interrupt_id}:interrupted"}
+            members = {"span_id": interrupt_id, "event_id": _ids.fitted(f"{interrupt_id}:interrupted")}
             self._put("run.interrupted", {"interrupt_id": interrupt_id}, members=members)
         self._open_approvals.add(interrupt_id)
         return interrupt_id

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, Protocol
 
 from . import _ids
+from ._failure import described
 from ._uploads import Upload, upload_of
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Step(Scope[Uploaded_co]):
         self._end(None)
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends it with `….failed` and `{"error": {"type", "message"}}`."""
+        """Ends it with `….failed` and the error, of an exception with its stack and its causes."""
         self._end(error)
 
     def __enter__(self: Span) -> Span:
@@ -341,17 +342,6 @@ def question(prompt: str, details: object, expires_in: float | None, kind: str) 
         except OverflowError:
             raise ValueError("expires_in is too large: the date is out of range") from None
     return payload
-
-
-def described(error: BaseException | str) -> dict[str, str]:
-    """An error as events carry it."""
-    if isinstance(error, str):
-        return {"type": "Error", "message": error}
-    try:
-        message = str(error)
-    except Exception:
-        message = ""
-    return {"type": type(error).__name__, "message": message}
 
 
 def _milliseconds_since(began: float) -> float:

@@ -12,8 +12,9 @@ add_trace_processor(RunreelTraceProcessor())
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,7 @@ except ImportError as error:
 
 from . import _ids
 from ._client import Client
+from ._failure import described
 from ._openai_messages import answered, decoded, items_of, member, parts_of
 from ._run import is_name
 from ._sender import OnError
@@ -233,5 +235,11 @@ def _told(data: SpanData) -> dict[str, object]:
 
 
 def _described(error: SpanError) -> dict[str, object]:
-    described = {"type": "SpanError", "message": error.get("message"), "data": error.get("data")}
-    return {name: value for name, value in described.items() if value is not None}
+    """The SDK tells an error in words; the exception is known only while it passes through the span that ends."""
+    message, data = error.get("message"), error.get("data")
+    said = data.get("error") if isinstance(data, Mapping) else None
+    raised = sys.exc_info()[1]
+    if raised is not None and said == str(raised):
+        return {**described(raised), "data": data}
+    told = {"type": "SpanError", "message": f"{message}: {said}" if isinstance(said, str) else message, "data": data}
+    return {name: value for name, value in told.items() if value is not None}

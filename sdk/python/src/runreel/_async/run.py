@@ -78,7 +78,7 @@ class AsyncRun(RunScope[AsyncStored]):
         """Asks a person: emits `interrupt.requested` and `run.interrupted`. `await approval.wait()` gives the answer.
 
         `details` is anything that helps to decide. After `expires_in` seconds the answer is `expired`. With an
-        `interrupt_id` of your own (1 to 110 characters), a later process that attaches to the run finds the same
+        `interrupt_id` of your own (1 to 128 characters), a later process that attaches to the run finds the same
         question, and its answer if there is one.
         """
         interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)

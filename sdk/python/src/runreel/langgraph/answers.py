@@ -10,7 +10,7 @@ from .._asked import wait_until_answered
 from .._client import Client
 from .._events import Decision
 from .._json import JsonValue
-from .spans import name_of
+from .._span_ids import name_of
 
 BREAKPOINT = "breakpoint:"
 

@@ -15,7 +15,8 @@ from langchain_core.outputs import LLMResult
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt
 
-from .._spans import Message, Scope, described
+from .._failure import described
+from .._spans import Message, Scope
 from .messages import completed, result_of, shown, text_of
 from .recording import Recording
 from .wire import Recorder
@@ -259,7 +260,7 @@ class Observer(GraphCallbackHandler, Recorder):
     ) -> Frame:
         """Starts a span within the parent's, or continues the one that was interrupted."""
         within = parent.scope
-        span_id, begins = parent.recording.spans.enter(kind, task[:110])
+        span_id, begins = parent.recording.spans.enter(kind, task)
         if begins:
             payload = {"name": name, **{member: value for member, value in said.items() if value is not None}}
             within.event(f"{kind}.started", payload, span_id=span_id)

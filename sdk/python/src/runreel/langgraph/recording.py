@@ -14,12 +14,12 @@ from .._client import Client
 from .._earlier import pages, promptly
 from .._events import Event, RunRecord
 from .._payload import encoded
+from .._span_ids import Spans, name_of
 from .._spans import Scope
 from .._sync.run import Run
 from ..errors import ApiError
 from .answers import BREAKPOINT
 from .messages import asked, parts_of, role_of, said_by_user, shown
-from .spans import Spans, name_of
 
 log = logging.getLogger("runreel")
 

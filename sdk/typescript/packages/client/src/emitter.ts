@@ -1,4 +1,5 @@
-import { described, encoded } from "./payload.js";
+import { described } from "./described.js";
+import { encoded } from "./payload.js";
 import type { Outbox } from "./outbox.js";
 
 /** Where an event belongs: its own span, and the one around it. */
@@ -92,7 +93,7 @@ export class Span extends Scope {
     this.#end("completed", this.#family === "tool" ? { result } : result);
   }
 
-  /** The end, with what went wrong: an `Error`, a text, or anything. Only the first end counts. */
+  /** The end, with what went wrong: an `Error` (with its stack and causes), a text, or anything. Only the first end counts. */
   fail(error: unknown): void {
     this.#end("failed", { error: described(error) });
   }
@@ -175,7 +176,7 @@ export class RunEmitter extends Scope {
     return this.#end("run.completed", { output });
   }
 
-  /** Ends the run with `run.failed` and `{"error": {"type", "message"}}`, and flushes. */
+  /** Ends the run with `run.failed` and the error: of an `Error` its type, message, stack and causes; and flushes. */
   fail(error: unknown): Promise<boolean> {
     return this.#end("run.failed", { error: described(error) });
   }

@@ -34,7 +34,7 @@ export interface SentError {
   message?: string;
   /** A stable name, for programs. */
   code?: string;
-  /** Lines, as the language prints them; at most 16 KiB in one event. */
+  /** Lines, as the language prints them; at most 16 384 characters in one error and its causes. */
   stack?: string;
   cause?: SentError;
   /** Of a group: its members. */

@@ -1,4 +1,5 @@
 export { Client, type ClientOptions, type Following, type NewRun } from "./client.js";
+export { described } from "./described.js";
 export { Message, RunEmitter, Scope, Span, type Placed } from "./emitter.js";
 export { RunreelError } from "./errors.js";
 export * from "./events.js";

@@ -1,3 +1,5 @@
+import { described } from "./described.js";
+
 /** Deeper values become "…": the server takes 64 levels, and the event has some of its own. */
 const depth_max = 60;
 /** Objects and arrays in one payload: what is all connected to itself has no end. */
@@ -9,11 +11,6 @@ const head_chars = 2_000;
 /** JSON without what the server refuses in it: escaped NULs and lone surrogates. An escaped backslash is none of them. */
 const clean = (json: string) => json.replace(/\\u(?:0000|d[89a-f]..)(?<=(?:^|[^\\])(?:\\\\)*\\u....)/g, "");
 
-/** What failed, as `run.failed`, `tool.failed` … tell it: `{type, message}`, which errors become by themselves. */
-export function described(error: unknown): unknown {
-  return typeof error === "string" ? { type: "Error", message: error } : error;
-}
-
 /** The JSON of any value; never throws. One that is too long is replaced by its beginning. */
 export function encoded(value: unknown): string {
   /** The objects around the value that is looked at. */
@@ -22,7 +19,7 @@ export function encoded(value: unknown): string {
   function plain(this: unknown, _: string, value: unknown): unknown {
     if (typeof value === "bigint") return String(value);
     if (typeof value !== "object" || value === null) return value;
-    if (value instanceof Error) value = { type: value.name, message: value.message };
+    if (value instanceof Error) value = described(value);
     if (value instanceof Map || value instanceof Set) value = [...value];
     while (path.length > 0 && path.at(-1) !== this) path.pop();
     left -= 1;

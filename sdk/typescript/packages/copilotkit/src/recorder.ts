@@ -1,4 +1,4 @@
-import type { RunEmitter } from "@runreel/client";
+import { described, type RunEmitter } from "@runreel/client";
 import { asLogged, fitted, noted, textOf, type Said, type Spoken } from "./words.js";
 
 /** A delta of the server has 64 KiB. */
@@ -71,15 +71,16 @@ export class Recorder {
     else if (noted.has(type)) this.#emitter.emit(`agui.${type.toLowerCase()}`, asLogged(event));
   }
 
-  /** The run's end, once: what its last event says, or that a person stopped it. */
-  async ended(event: Said, isStopped: boolean): Promise<void> {
+  /** The run's end, once: what its last event says (with the stack of what was thrown), or that a person stopped it. */
+  async ended(event: Said, isStopped: boolean, thrown: unknown): Promise<void> {
     for (const id of [...this.#texts.keys()]) this.#end(id);
     for (const id of [...this.#calls.keys()]) this.#called(id);
     for (const { name } of [...this.#steps]) this.#stepEnded(name);
     if (isStopped) await this.#emitter.cancel("stopped by the user");
     else if (event.type === "RUN_ERROR") {
       const { message, code } = event;
-      this.#emitter.emit("run.failed", { error: { message, ...(code !== undefined && { code }) } });
+      const error = thrown === undefined ? {} : (described(thrown) as object);
+      this.#emitter.emit("run.failed", { error: { ...error, message, ...(code !== undefined && { code }) } });
     } else {
       const { result, outcome } = event;
       const calls = this.#open.size > 0 ? { tool_calls: [...this.#open.values()] } : {};

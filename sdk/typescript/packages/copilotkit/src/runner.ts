@@ -149,11 +149,13 @@ export class RunreelRunner extends AgentRunner {
     };
     const pulse = setInterval(() => void this.#pulse(run_id, agent), this.#lease_ms / heartbeats);
     let interruptionMessage: string | undefined;
+    let thrown: unknown;
     try {
       await agent.runAgent(input as Parameters<typeof agent.runAgent>[0], {
         onEvent: ({ event }) => say(this.#started(event, input)),
       });
     } catch (error) {
+      thrown = error;
       interruptionMessage = error instanceof Error ? error.message : String(error);
     } finally {
       clearInterval(pulse);
@@ -166,7 +168,7 @@ export class RunreelRunner extends AgentRunner {
       say(event as BaseEvent);
     }
     end ??= { type: "RUN_FINISHED", ...about };
-    await recorder.ended(end, stopRequested);
+    await recorder.ended(end, stopRequested, thrown);
     this.#active.delete(threadId);
     return end;
   }

@@ -231,8 +231,9 @@ test("an agent that breaks leaves what it had said, closed, and a failed run", a
   const { run, events } = await logged();
   expect(run).toMatchObject({
     status: "failed",
-    error: { message: "the model is gone", code: "INCOMPLETE_STREAM" },
+    error: { type: "Error", message: "the model is gone", code: "INCOMPLETE_STREAM" },
   });
+  expect((run.error as { stack: string }).stack).toMatch(/^ +at .*runtime\.mjs/);
   expect(typesOf(events).slice(3)).toEqual([
     "step.started",
     "message.completed",

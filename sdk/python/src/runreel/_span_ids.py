@@ -1,20 +1,24 @@
-"""The spans a run has had, also those of an earlier process."""
+"""The spans that frameworks name, each with an id of its own, also those of an earlier process."""
 
 from __future__ import annotations
 
 import threading
 
-from .._events import Event
+from . import _ids
+from ._events import Event
 
 _NEVER = (0, "over")
+# There is room for a number behind it.
+NAME_CHARACTERS = 110
 
 
 class Spans:
-    """Assigns ids to spans, so that each represents one operation.
+    """Assigns ids to spans, so that each represents one operation, whatever a framework or a model calls it.
 
     LangGraph runs an interrupted node again from its start, as the same task, and with it the tool calls the node had
     not finished. Each goes on in the span it had: one bar, from the first start to the end. What had ended and happens
-    again under the same id, such as a retry, is another span, `<id>#2`.
+    again under the same id, such as a retry or the next call of a model that counts from 0 in each answer, is another
+    span, `<id>#2`. An id that is long, or that ends like such a number, is replaced by its digest.
     """
 
     def __init__(self) -> None:
@@ -24,6 +28,7 @@ class Spans:
 
     def enter(self, kind: str, name: str) -> tuple[str, bool]:
         """The span's id, and whether it starts now rather than continues."""
+        name = _ids.fitted(name, NAME_CHARACTERS) if _parsed(name)[0] == name else _ids.fitted(name, 0)
         with self._lock:
             attempt, state = self._known.get((kind, name), _NEVER)
             goes_on = state == "paused"

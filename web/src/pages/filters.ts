@@ -1,3 +1,4 @@
+import { timeIn } from "../ui/time";
 import type { Query } from "@runreel/client";
 import { duration } from "../ui/format";
 import { money } from "../ui/money";
@@ -228,18 +229,10 @@ export function sinceOf(since: string, now_ms: number): string {
   return hours === undefined ? since : new Date(now_ms - hours * 3_600_000).toISOString();
 }
 
-const minute = new Intl.DateTimeFormat(undefined, {
-  month: "short",
-  day: "numeric",
-  hour: "2-digit",
-  minute: "2-digit",
-  hour12: false,
-});
-
 function timeText(since: string, until: string): string {
   const named = sinces.find(([name]) => name === since)?.[1];
   const [from, to] = [since, until].map((at) =>
-    Number.isNaN(Date.parse(at)) ? at : minute.format(new Date(at)),
+    Number.isNaN(Date.parse(at)) ? at : timeIn("minute", Date.parse(at)),
   );
   if (until === "") return named ?? `since ${from}`;
   return since === "" ? `before ${to}` : `${named ?? from} – ${to}`;

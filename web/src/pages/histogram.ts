@@ -1,4 +1,5 @@
 import type { Histogram } from "../api/runlists";
+import { timeIn } from "../ui/time";
 
 /** The statuses as they are stacked, from the ground up: what went well does not hide what did not. */
 export const stackedStatuses = [
@@ -83,12 +84,12 @@ export function labelsOf(bars: readonly Bar[], labels_max: number): { at: number
   if (first === undefined) return [];
   const isDays = first.until_ms - first.at_ms >= day_ms;
   const isLong = (bars.at(-1)?.until_ms ?? 0) - first.at_ms > day_ms;
-  const form = new Intl.DateTimeFormat(undefined, {
-    ...(isDays || isLong ? { month: "short", day: "numeric" } : {}),
-    ...(isDays ? {} : { hour: "2-digit", minute: "2-digit", hour12: false }),
-    ...(first.until_ms - first.at_ms < 60_000 ? { second: "2-digit" } : {}),
-  });
+  const isTiny = first.until_ms - first.at_ms < 60_000;
+  const text = (ms: number) =>
+    [isDays || isLong ? timeIn("date", ms) : "", isDays ? "" : timeIn(isTiny ? "clock" : "hour", ms)]
+      .join(" ")
+      .trim();
   // The last bars have no room to their right.
   const isWritten = (at: number) => at % every === 0 && at + every / 2 <= bars.length;
-  return bars.flatMap((bar, at) => (isWritten(at) ? [{ at, text: form.format(bar.at_ms) }] : []));
+  return bars.flatMap((bar, at) => (isWritten(at) ? [{ at, text: text(bar.at_ms) }] : []));
 }

@@ -1,3 +1,5 @@
+import { timeIn, zoneId } from "../ui/time";
+import { zone } from "../ui/looks.svelte";
 import { literal, type Example, type QueryResult } from "../api/sql";
 import { numberOf } from "./sqlcells";
 
@@ -31,7 +33,7 @@ group by 1 order by 2 desc limit 100`;
 export function narrowed(query: string, range: Range, agent: string): string {
   const over = query
     .replace("interval '7 days'", `interval '${range.interval}'`)
-    .replaceAll("date_trunc('day',", `date_trunc('${range.bucket}',`);
+    .replaceAll(/date_trunc\('day', (\w+)\)/g, `date_trunc('${range.bucket}', $1, ${literal(zoneId())})`);
   const view = /\bfrom (runs|tool_calls|model_calls|interrupts)\b/.exec(over)?.[1];
   if (agent === "" || view === undefined) return over;
   return `with ${view} as (select * from ${view} where agent = ${literal(agent)})\n${over}`;
@@ -55,12 +57,23 @@ export function bucketsOf(rows: readonly Row[], range: Range, now_ms: number): n
   const found = [...new Set(rows.map((row) => sqlTime(row["day"])))]
     .filter((ms) => ms !== null)
     .sort((a, b) => a - b);
-  const last = now_ms - (now_ms % range.bucket_ms);
-  const all = Array.from(
-    { length: range.buckets + 1 },
-    (_, at) => last - (range.buckets - at) * range.bucket_ms,
+  const all = Array.from({ length: range.buckets + 1 }, (_, at) =>
+    startOf(now_ms, range.buckets - at, range),
   );
   return found.every((ms) => all.includes(ms)) ? all : found;
+}
+
+/** When the bucket began that was so many before now: days and hours are those of the zone that times are told in. */
+function startOf(now_ms: number, before: number, { bucket, bucket_ms }: Range): number {
+  const now = new Date(now_ms);
+  if (zone.current === "utc") return now_ms - (now_ms % bucket_ms) - before * bucket_ms;
+  const isDay = bucket === "day";
+  return new Date(
+    now.getFullYear(),
+    now.getMonth(),
+    now.getDate() - (isDay ? before : 0),
+    isDay ? 0 : now.getHours() - before,
+  ).getTime();
 }
 
 /** The values of a column by bucket, added up where a bucket has several rows; null where it has none. */
@@ -78,11 +91,8 @@ export function valuesOf(
   return buckets.map((ms) => sums.get(ms) ?? null);
 }
 
-const day = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
-const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
-
 export const bucketName = (ms: number, range: Range): string =>
-  (range.bucket === "hour" ? hour : day).format(ms);
+  timeIn(range.bucket === "hour" ? "hour" : "date", ms);
 
 /** Queries by their ids. */
 export const byId = (examples: readonly Example[]): Map<string, Example> =>

@@ -1,3 +1,5 @@
+import { when } from "./time";
+
 /** `820 ms`, `4.2 s`, `1 m 04 s`, `3 h 07 m`. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return "–";
@@ -14,14 +16,14 @@ export function duration(ms: number): string {
 
 const two = (value: number) => String(value).padStart(2, "0");
 
-/** `just now`, `12 s ago`, `3 m ago`, then the date. */
+/** `just now`, `12 s ago`, `3 m ago`, then the date and the time. */
 export function ago(then_ms: number, now_ms: number): string {
   const seconds = Math.max(0, Math.floor((now_ms - then_ms) / 1000));
   if (seconds < 2) return "just now";
   if (seconds < 60) return `${seconds} s ago`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} m ago`;
   if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
-  return new Date(then_ms).toISOString().slice(0, 10);
+  return when(then_ms, now_ms);
 }
 
 /** `in 42 s`, `in 4 m 05 s`; `now` when the time has come. */
@@ -30,16 +32,6 @@ export function until(then_ms: number, now_ms: number): string {
   if (seconds <= 0) return "now";
   return `in ${seconds < 60 ? `${seconds} s` : duration(seconds * 1000)}`;
 }
-
-const clockTime = new Intl.DateTimeFormat(undefined, {
-  hour: "2-digit",
-  minute: "2-digit",
-  second: "2-digit",
-  fractionalSecondDigits: 3,
-  hour12: false,
-});
-
-export const timeOfDay = (ms: number): string => clockTime.format(ms);
 
 const grouped = new Intl.NumberFormat("en");
 

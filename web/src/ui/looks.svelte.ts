@@ -5,6 +5,9 @@ export const theme = new Choice("runreel.theme", "theme", ["system", "light", "d
 
 export const density = new Choice("runreel.density", "density", ["compact", "comfortable"]);
 
+/** The zone in which all times are told: the browser's own, or UTC. */
+export const zone = new Choice("runreel.zone", "zone", ["local", "utc"]);
+
 /** The height of a row of the virtual lists, in CSS `--row`. */
 export const row_px = { compact: 28, comfortable: 36 };
 

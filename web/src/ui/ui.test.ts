@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ago, duration, shortId, until } from "./format";
+import { zone } from "./looks.svelte";
+import { between, exact, zoneName } from "./time";
 import { childrenOf, opensItself } from "./json";
 
 describe("times for people", () => {
@@ -12,13 +14,24 @@ describe("times for people", () => {
     expect([duration(-1), duration(NaN)]).toEqual(["–", "–"]);
   });
 
+  test("a time has its day, and its zone for those who want to know it", () => {
+    zone.current = "utc";
+    const at = Date.UTC(2026, 10, 28, 2, 0, 3, 120);
+    expect(exact(at)).toBe("Sat 28 Nov 2026 02:00:03.120 UTC");
+    expect(zoneName(at)).toBe("UTC");
+    expect(between(at, at + 21_000)).toBe("Sat 28 Nov 02:00:03 – 02:00:24");
+    expect(between(at, at + 86_400_000)).toBe("Sat 28 Nov 02:00:03 – Sun 29 Nov 02:00:03");
+    expect(exact("never")).toBe("");
+  });
+
   test("the past is told relative until a day", () => {
+    zone.current = "utc";
     const day = 86_400_000;
     expect([ago(0, 1000), ago(0, 59_000), ago(0, 3_599_000), ago(0, day)]).toEqual([
       "just now",
       "59 s ago",
       "59 m ago",
-      "1970-01-01",
+      "Thu 1 Jan 00:00",
     ]);
   });
 

@@ -1,0 +1,67 @@
+/** Times as they are told: all of them in the one zone that was chosen, in words that are read the same everywhere. */
+
+import { zone } from "./looks.svelte";
+
+const shapes = {
+  minute: { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" },
+  year: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" },
+  second: {
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  },
+  clock: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  exact: { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 },
+  date: { day: "numeric", month: "short" },
+  hour: { hour: "2-digit", minute: "2-digit" },
+  zone: { timeZoneName: "short" },
+} satisfies Record<string, Intl.DateTimeFormatOptions>;
+
+export type Shape = keyof typeof shapes;
+
+const forms = new Map<string, Intl.DateTimeFormat>();
+
+/** A time in one of the shapes: `Thu 27 Nov 02:00`, `02:00:03.120`. */
+export function timeIn(shape: Shape, ms: number): string {
+  const key = `${shape} ${zone.current}`;
+  let form = forms.get(key);
+  if (form === undefined) {
+    const timeZone = zone.current === "utc" ? { timeZone: "UTC" } : {};
+    form = new Intl.DateTimeFormat("en-GB", { ...shapes[shape], ...timeZone, hourCycle: "h23" });
+    forms.set(key, form);
+  }
+  return Number.isFinite(ms) ? form.format(ms).replaceAll(",", "") : "–";
+}
+
+const half_year_ms = 15_552_000_000;
+
+/** The day and the time, with the year where it may be another one. */
+export const when = (ms: number, now_ms: number): string =>
+  timeIn(Math.abs(now_ms - ms) > half_year_ms ? "year" : "minute", ms);
+
+export const timeOfDay = (ms: number): string => timeIn("exact", ms);
+
+/** Everything about a time, for those who point at it: `Sat 28 Nov 2026 02:00:03.120 UTC`. */
+export function exact(at: number | string): string {
+  const ms = typeof at === "string" ? Date.parse(at) : at;
+  if (!Number.isFinite(ms)) return "";
+  const day = timeIn("minute", ms).slice(0, -6);
+  const year = timeIn("year", ms).split(" ")[2] ?? "";
+  return `${day} ${year} ${timeIn("exact", ms)} ${zoneName(ms)}`;
+}
+
+/** The zone that times are told in, for people: `UTC`, `GMT+1`. */
+export const zoneName = (ms: number): string => timeIn("zone", ms).split(" ").at(-1) ?? "";
+
+/** The same for a database: `Europe/Berlin`. */
+export const zoneId = (): string =>
+  zone.current === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** From when to when: the day is told once where it is the same. */
+export function between(from_ms: number, to_ms: number): string {
+  const [from, to] = [timeIn("second", from_ms), timeIn("second", to_ms)];
+  return `${from} – ${from.slice(0, -9) === to.slice(0, -9) ? to.slice(-8) : to}`;
+}

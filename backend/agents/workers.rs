@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::{
     domain::{
+        failure::Failure,
         id::{Name, RunId, SpanId},
         run::Status,
     },
@@ -80,8 +81,10 @@ pub async fn told<S, T>(
     let read = match end.status {
         Status::Completed => brought(end.output.as_ref().unwrap_or(&Value::Null)),
         other => {
-            let reason = end.error.as_ref().and_then(|error| error["message"].as_str()).map(str::to_owned);
-            Err(reason.unwrap_or_else(|| format!("the worker's run is {}", other.as_str())))
+            let failure = end.error.as_ref().and_then(Failure::read);
+            Err(failure
+                .map(|failure| failure.to_string())
+                .unwrap_or_else(|| format!("the worker's run is {}", other.as_str())))
         }
     };
     match read {

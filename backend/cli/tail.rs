@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Print each event as one line of JSON; with --all and --tree, a member cursor comes first, for --after
     #[arg(long)]
     json: bool,
+    /// Print the stack of each error, and its causes, below its event
+    #[arg(long, conflicts_with = "json")]
+    stacks: bool,
     /// Exit with 1 when the run failed or was cancelled
     #[arg(long)]
     exit_status: bool,
@@ -87,7 +90,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut follow = client.follow(&path(&args.what, run_id.as_deref()), args.what.after.clone());
     let mut tail = Tail {
         json: args.json,
-        view: View::new(local_offset(Clock::System.now()), terminal_width(), args.what.all || args.what.tree),
+        view: View::new(local_offset(Clock::System.now()), terminal_width(), args.what.all || args.what.tree)
+            .with_stacks(args.stacks),
         status: None,
         connected: false,
     };

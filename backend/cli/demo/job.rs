@@ -21,7 +21,10 @@ use crate::{
     client::{Client, Frame, Kind, Notice},
     clock::{Clock, IdSource, monotonic},
     config::{DataArgs, File},
-    domain::id::{Name, RunId},
+    domain::{
+        failure::Failure,
+        id::{Name, RunId},
+    },
     runners::{
         agents::Agents,
         client::{Runner, Settings},
@@ -178,8 +181,8 @@ impl Job {
                     return text(&event.payload["output"]["response"]).context("the run has no answer");
                 }
                 "run.failed" if event.run_id == self.run_id => {
-                    let reason = text(&event.payload["error"]["message"]).unwrap_or_default();
-                    anyhow::bail!("the run failed: {reason}");
+                    let failure = Failure::of_event(&event.payload).unwrap_or_default();
+                    anyhow::bail!("the run failed: {failure}");
                 }
                 "run.cancelled" if event.run_id == self.run_id => anyhow::bail!("the run was cancelled"),
                 _ => {}

@@ -6,7 +6,10 @@ use chrono::{DateTime, Utc};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
 use serde_json::Value;
 
-use crate::cli::render::{between, clean, clean_lines, clip, duration};
+use crate::{
+    cli::render::{between, clean, clean_lines, clip, duration},
+    domain::failure::Failure,
+};
 
 /// Longest agent in the table, characters.
 const AGENT_CHARS_MAX: usize = 24;
@@ -14,6 +17,8 @@ const AGENT_CHARS_MAX: usize = 24;
 const TITLE_CHARS_MAX: usize = 60;
 /// Longest value in the details, characters; `--json` has all of it.
 const VALUE_CHARS_MAX: usize = 16 * 1024;
+/// Longest error in the details, characters: all that a payload in the log may have.
+const FAILURE_CHARS_MAX: usize = 64 * 1024;
 
 /// Columns from which a line has room for a whole id, and for how long a run took.
 const WIDTH_OF_ALL: usize = 120;
@@ -109,9 +114,10 @@ pub(super) fn details(run: &Value, now: DateTime<Utc>) -> String {
     tell("events", &text(run, "last_seq"));
     tell("tokens", &tokens(&run["usage"]));
     tell("cost", &cost(&run["usage"]));
-    for name in ["input", "output", "error", "metadata"] {
-        tell(name, &block(&run[name]));
-    }
+    tell("input", &block(&run["input"]));
+    tell("output", &block(&run["output"]));
+    tell("error", &failure(&run["error"]));
+    tell("metadata", &block(&run["metadata"]));
     tell("stream", &text(run, "stream_url"));
     out
 }
@@ -216,6 +222,12 @@ fn block(value: &Value) -> String {
     clip(&text, VALUE_CHARS_MAX)
 }
 
+/// The error, its stack and its causes, each on lines of its own.
+fn failure(error: &Value) -> String {
+    let told = Failure::read(error).map(|failure| failure.block()).unwrap_or_default();
+    clip(&clean_lines(&told), FAILURE_CHARS_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +296,15 @@ mod tests {
             agent     coder (agent)\ntags      a b\ncreated   2025-11-13T01:55:00Z  5 m 00 s ago\ntook      4 m 50 s\n\
             events    12\ntokens    1200 in, 200 cached; 300 out; 2 calls\ncost      ≥ $0.005500\ninput     {\n            \"n\": 1\n          }\n";
         assert_eq!(details, expected);
+    }
+
+    #[test]
+    fn an_error_is_shown_with_its_stack_as_lines() {
+        let stack = "  File \"report.py\", line 3, in build\n    row[\"id\"]";
+        let mut run = json!({"run_id": "0198c0de-0000-7000-8000-000000000001", "status": "failed"});
+        run["error"] = json!({"type": "KeyError", "message": "'id'", "stack": stack, "cause": "no row"});
+        let expected = "\nerror     KeyError: 'id'\n              File \"report.py\", line 3, in build\n                row[\"id\"]\n          caused by no row\n";
+        assert!(details(&run, now()).ends_with(expected), "{}", details(&run, now()));
     }
 
     #[test]

@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        render::{clean, clip},
+        render::{clean, clean_lines, clip},
         summary::{style, summarize},
     },
     client::Frame,
+    domain::failure::Failure,
 };
 
 /// Columns of the event's type; almost every type fits.
@@ -47,6 +48,8 @@ pub(in crate::cli) struct View {
     width: Option<usize>,
     /// Lines of several runs state which run.
     many_runs: bool,
+    /// Failures are followed by their stacks.
+    stacks: bool,
     running: Option<Running>,
 }
 
@@ -62,7 +65,11 @@ struct Running {
 
 impl View {
     pub(in crate::cli) fn new(offset: FixedOffset, width: Option<usize>, many_runs: bool) -> Self {
-        Self { offset, width, many_runs, running: None }
+        Self { offset, width, many_runs, stacks: false, running: None }
+    }
+
+    pub(super) fn with_stacks(self, stacks: bool) -> Self {
+        Self { stacks, ..self }
     }
 
     /// The text to print for a frame, with colours; empty if there is nothing to print.
@@ -77,7 +84,8 @@ impl View {
         let room =
             self.width.map_or(usize::MAX, |width| width.saturating_sub(plain_width(&prefix)).max(GIST_WIDTH_MIN));
         let summary = clip(&summarize(&frame.event, &envelope.payload), room);
-        format!("{broken}{}\n", format!("{prefix}{summary}").trim_end())
+        let block = if self.stacks { stacks(&frame.event, &envelope.payload) } else { String::new() };
+        format!("{broken}{}\n{block}", format!("{prefix}{summary}").trim_end())
     }
 
     /// Ends the line of running text, if one is open: something else is about to be printed.
@@ -168,6 +176,16 @@ fn short_run(run_id: &str) -> String {
     run_id.chars().skip(skipped).collect()
 }
 
+/// The stacks of what an event says went wrong, below its line; empty if it has none.
+fn stacks(event_type: &str, payload: &Value) -> String {
+    let failure = (action(event_type) == "failed").then(|| Failure::of_event(payload)).flatten();
+    let told = failure.map(|failure| failure.block()).unwrap_or_default();
+    if told.lines().count() < 2 {
+        return String::new();
+    }
+    clean_lines(&told).lines().fold(String::new(), |block, line| block + "    " + line + "\n")
+}
+
 /// Characters that take room on the screen.
 fn plain_width(styled: &str) -> usize {
     anstream::adapter::strip_str(styled).to_string().chars().count()
@@ -204,6 +222,19 @@ mod tests {
         let mut many = View { many_runs: true, ..view() };
         let line = show(&mut many, "run.started", &envelope(2, "", &json!({})));
         assert_eq!(line, "03:13:20.000      2 0abcde run.started         worker/coder\n");
+    }
+
+    #[test]
+    fn a_failure_is_one_line_and_on_demand_its_stack_below() {
+        let error = json!({"type": "KeyError", "message": "'id'", "stack": "  at a\u{1b}[2J\n  at b", "cause": "x"});
+        let failed = envelope(7, "c1", &json!({"name": "search", "error": error}));
+        let line = show(&mut view(), "tool.failed", &failed);
+        assert!(line.ends_with(" search error: KeyError: 'id'\n"), "{line}");
+        let mut stacks = view().with_stacks(true);
+        let block = show(&mut stacks, "tool.failed", &failed);
+        assert_eq!(block, format!("{line}    KeyError: 'id'\n        at a\n        at b\n    caused by x\n"));
+        let bare = envelope(7, "c1", &json!({"name": "search", "error": "timeout"}));
+        assert_eq!(show(&mut stacks, "tool.failed", &bare), show(&mut view(), "tool.failed", &bare));
     }
 
     #[test]

@@ -110,3 +110,18 @@ async def test_an_event_loop_waits_for_a_person(aclient: AsyncClient) -> None:
         await aclient.resume(run.run_id, approval.interrupt_id, "respond", "Thursday")
         answer = await approval.wait(timeout=20)
     assert (answer.decision, answer.value) == ("respond", "Thursday")
+
+
+@pytest.mark.parametrize("length", [1, 119, 128, 300])
+def test_a_question_may_have_any_id_of_the_programs_own(client: Client, length: int) -> None:
+    ids = [f"{'q' * (length - 1)}{last}" for last in "ab"]
+    with client.run("asks") as run:
+        for interrupt_id in ids:
+            approval = run.approval(f"Ship {interrupt_id[-1]}?", interrupt_id=interrupt_id)
+            client.flush()
+            client.resume(run.run_id, approval.interrupt_id, "respond", interrupt_id[-1])
+            assert approval.wait(timeout=20).value == interrupt_id[-1]
+            assert length > 128 or approval.interrupt_id == interrupt_id
+        # The same question, asked again after a restart.
+        again = run.approval("Ship a?", interrupt_id=ids[0])
+        assert again.wait(timeout=20).value == "a"

@@ -245,3 +245,32 @@ def test_a_server_that_is_away_breaks_no_graph() -> None:
     graph = StateGraph(State).add_node("n", lambda state: {"said": ["x"]}).add_edge(START, "n").compile()
     assert graph.invoke({"said": []}, config(RunreelCallback(client=client), "away")) == {"said": ["x"]}
     client.close(timeout=0)
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
+async def test_what_a_node_calls_with_the_callback_by_hand_is_in_the_node_and_once(
+    callback: RunreelCallback, way: str
+) -> None:
+    model = ScriptedModel(replies=[AIMessage("by hand"), AIMessage("of itself")])
+
+    @tool
+    def look(city: str) -> str:
+        """Says what a city is like."""
+        return city
+
+    def work(state: State) -> State:
+        by_hand = model.invoke([("user", "hi")], {"callbacks": [callback]})
+        look.invoke({"city": "Rome"}, {"callbacks": [callback]})
+        return {"said": [str(by_hand.content), str(model.invoke([("user", "hi"), by_hand]).content)]}
+
+    graph = StateGraph(State).add_node("work", work).add_edge(START, "work").compile()
+    place = config(callback, f"by-hand-{way}")
+    if way == "ainvoke":
+        await graph.ainvoke({"said": []}, place)
+    elif way == "stream":
+        list(graph.stream({"said": []}, place))
+    else:
+        graph.invoke({"said": []}, place)
+    assert bars(callback)[1:] == ["work", "work > message", "work > look", "work > message"]
+    messages = [event for event in events(callback) if event.type == "message.completed"]
+    assert [event.text for event in messages] == ["by hand", "of itself"]

@@ -259,3 +259,20 @@ async def test_outputs_prompts_and_results_of_any_kind_are_recorded(
     run, events = recorded(client, result.run_id)
     assert events[2].text == "hello"
     assert run["metadata"] == {"tenant": "acme"}
+
+
+async def test_calls_that_a_model_gives_the_same_id_are_tools_of_their_own(
+    capability: RunreelCapability, client: Client
+) -> None:
+    model = scripted(
+        [calls("weather", '{"city":"Rome"}', "weather:0")],
+        [calls("weather", '{"city":"Bari"}', "weather:0"), calls("weather", '{"city":"Pisa"}', "weather:0#2")],
+        ["sunny"],
+    )
+    result = await weather_agent(capability, model).run("go")
+    _, events = recorded(client, capability.run_id(result))
+    cities = {event.span_id: event.payload["args"]["city"] for event in events if event.type == "tool.started"}
+    results = {event.span_id: event.payload["result"]["city"] for event in events if event.type == "tool.completed"}
+    assert sorted(cities.values()) == ["Bari", "Pisa", "Rome"]
+    assert results == cities
+    assert (cities["weather:0"], cities["weather:0#2"]) == ("Rome", "Bari")

@@ -47,6 +47,54 @@ def cleaner(capability: RunreelCapability, *replies: Any) -> Agent[None, Any]:
     return agent
 
 
+@pytest.mark.parametrize("decisions", [("approve", "reject"), ("reject", "approve")])
+async def test_a_call_with_the_id_of_one_that_was_answered_is_another_question(
+    capability: RunreelCapability, client: Client, decisions: tuple[str, str]
+) -> None:
+    asked = [[calls("delete", f'{{"path":"{path}"}}', "delete:0")] for path in "ab"]
+    agent = cleaner(capability, *asked, ["all done"])
+    result = await agent.run("clean up")
+    run_id = capability.run_id(result)
+    for decision in decisions:
+        client.flush()
+        interrupts = client._transport.request("GET", "/api/interrupts")["interrupts"]
+        (waiting,) = (interrupt for interrupt in interrupts if interrupt["run_id"] == run_id)
+        client.resume(run_id, waiting["interrupt_id"], decision)
+        answers = await asyncio.to_thread(capability.wait_for_results, result, timeout=20)
+        result = await agent.run(message_history=result.all_messages(), deferred_tool_results=answers)
+    assert (result.output, capability.run_id(result)) == ("all done", run_id)
+    run, events = recorded(client, run_id)
+    assert run["status"] == "completed"
+    spans = {(str(event.span_id), event.type): event.payload for event in events if event.span_id}
+    first, second = ("completed" if decision == "approve" else "failed" for decision in decisions)
+    assert spans["delete:0", "tool.started"]["args"] == {"path": "a"}
+    assert spans["delete:0#2", "tool.started"]["args"] == {"path": "b"}
+    assert {("delete:0", f"tool.{first}"), ("delete:0#2", f"tool.{second}")} <= spans.keys()
+    assert spans["approval:delete:0", "interrupt.requested"]["args"] == {"path": "a"}
+    assert spans["approval:delete:0#2", "interrupt.requested"]["args"] == {"path": "b"}
+
+
+async def test_two_long_ids_that_begin_alike_are_two_questions(capability: RunreelCapability, client: Client) -> None:
+    ids = {path: f"call__thought__{'x' * 930}{path}" for path in "ab"}
+    asked = [calls("delete", f'{{"path":"{path}"}}', call_id) for path, call_id in ids.items()]
+    agent = cleaner(capability, asked, ["all done"])
+    first = await agent.run("clean up")
+    run_id = capability.run_id(first)
+    open_ids = open_interrupts(client, run_id)
+    client.resume(run_id, open_ids[ids["a"]], "approve")
+    client.resume(run_id, open_ids[ids["b"]], "reject")
+    answers = await asyncio.to_thread(capability.wait_for_results, first, timeout=20)
+    second = await agent.run(message_history=first.all_messages(), deferred_tool_results=answers)
+    assert second.output == "all done"
+    _, events = recorded(client, run_id)
+    ends = {event.type: event.span_id for event in events if event.type in ("tool.completed", "tool.failed")}
+    starts = [event for event in events if event.type == "tool.started"]
+    assert {event.span_id: event.payload["args"] for event in starts} == {
+        ends["tool.completed"]: {"path": "a"},
+        ends["tool.failed"]: {"path": "b"},
+    }
+
+
 def open_interrupts(client: Client, run_id: str) -> dict[str, str]:
     client.flush()
     return {

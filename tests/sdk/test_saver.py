@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -157,10 +159,41 @@ def test_metadata_loses_what_no_database_keeps_and_nothing_else(saver: RunreelSa
     assert found is not None
     assert found.metadata["odd"] == "ab\ufffdc"  # type: ignore[typeddict-item]
     assert found.metadata["deep"] == {"k": ["\ufffd", "\U0001f9f3", 1.5]}  # type: ignore[typeddict-item]
-    with pytest.raises(TypeError):
-        put(saver, "odd", {}, {"source": "loop", "odd": {1, 2}})
-    with pytest.raises(ValueError, match="Out of range"):
-        put(saver, "odd", {}, {"source": "loop", "odd": float("nan")})
+    found = saver.get_tuple(
+        put(saver, "odd", {}, {"source": "loop", "none": float("nan"), "set": {1}, "own": Path("/x")})
+    )
+    assert found is not None
+    assert found.metadata == {"source": "loop", "none": None, "set": [1], "own": "/x"}
+
+
+@pytest.mark.parametrize(
+    ("configurable", "kept"),
+    [
+        ({"prompt": "x" * 70_000, "tone": "dry"}, {"tone": "dry", "$truncated": True}),
+        ({"prompt": "x" * 70_000, "more": "é" * 40_000}, {"$truncated": True}),
+        ({"prompt": "x" * 60_000, "tone": "dry"}, {"prompt": "x" * 60_000, "tone": "dry"}),
+        ({"\0": "\0" * 70_000, "odd": "\ud800", "none": float("nan")}, {"odd": "\ufffd", "none": None}),
+    ],
+)
+def test_a_graph_whose_configuration_is_long_or_odd_runs(
+    saver: RunreelSaver, configurable: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    graph = StateGraph(dict).add_node("n", lambda state: {"n": 1}).add_edge(START, "n").compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": f"long-{len(str(configurable))}", **configurable}}
+    assert graph.invoke({}, config) == {"n": 1}
+    found = saver.get_tuple(config)
+    assert found is not None
+    told = {name: member for name, member in found.metadata.items() if name in (*configurable, "$truncated")}
+    assert (told, found.metadata["source"], found.metadata["step"]) == (kept, "loop", 1)
+
+
+def test_of_many_members_as_many_are_kept_as_there_is_room_for(saver: RunreelSaver) -> None:
+    metadata: Any = {"source": "loop", "step": 1, **{f"m{n}": "é" * 9 for n in range(9_000)}}
+    found = saver.get_tuple(put(saver, "many", {}, metadata))
+    assert found is not None
+    size = len(json.dumps(found.metadata, ensure_ascii=False, separators=(",", ":")).encode())
+    assert 65_000 < size <= 65_536
+    assert (found.metadata["source"], found.metadata["step"]) == ("loop", 1)
 
 
 def test_a_list_of_hundreds_comes_page_by_page_newest_first(saver: RunreelSaver) -> None:

@@ -163,7 +163,7 @@ class Recording(AbstractCapability[Any]):
         owner, within = self._owner, _within.get()
         if within is not None and within[0]._owner.client is owner.client and within[0].is_open:
             self._parent = within
-        self._ended = {part.tool_call_id for part in _returns(ctx.messages)}
+        self._ended = _returned(ctx.messages)
         thread_id = ctx.conversation_id if is_thread_id(ctx.conversation_id) else None
         waiting = _waiting(ctx.messages)
         run = None
@@ -333,19 +333,21 @@ class Recording(AbstractCapability[Any]):
         self._run.event(f"tool.{word}", payload, span_id=span_id)
 
 
-def _returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    requests = [message for message in messages if isinstance(message, ModelRequest)]
-    return [part for request in requests for part in request.parts if isinstance(part, ToolReturnPart)]
+def _returned(history: list[ModelMessage]) -> set[str]:
+    """The ids of the calls of the last answer that have a result; an earlier answer may have had the same ids."""
+    returned: set[str] = set()
+    for message in history:
+        if isinstance(message, ModelResponse):
+            returned.clear()
+        else:
+            returned |= {part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart)}
+    return returned
 
 
 def _waiting(history: list[ModelMessage]) -> set[str]:
     """The ids of the calls that the end of a history has no result of."""
     last = next((message for message in reversed(history) if isinstance(message, ModelResponse)), None)
-    return (
-        {call.tool_call_id for call in last.tool_calls} - {part.tool_call_id for part in _returns(history)}
-        if last
-        else set()
-    )
+    return {call.tool_call_id for call in last.tool_calls} - _returned(history) if last else set()
 
 
 def _args_in(messages: list[ModelMessage], call_id: str) -> object:

@@ -12,6 +12,7 @@ from uuid import UUID
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent, GraphResumeEvent
 from langgraph.errors import GraphBubbleUp, GraphDrained, GraphInterrupt
 
@@ -233,11 +234,17 @@ class Observer(GraphCallbackHandler, Recorder):
         A node that is cancelled works on in its thread. What it calls then is over before it begins.
         """
         if parent_run_id is None:
-            return None
+            return self._around()
         frame = self._frames.get(parent_run_id)
         if frame is None and parent_run_id in self._over:
             self._remember(run_id)
         return frame
+
+    def _around(self) -> Frame | None:
+        """Where the program is, for what it calls with this callback in a config of its own."""
+        config = var_child_runnable_config.get() or {}
+        place = getattr(config.get("callbacks"), "parent_run_id", None)
+        return None if place is None else self._frames.get(place)
 
     def _leave(self, run_id: UUID) -> Frame | None:
         self._remember(run_id)

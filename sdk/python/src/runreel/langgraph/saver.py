@@ -25,8 +25,9 @@ class RunreelSaver(Checkpoints, AsyncCheckpoints):
     One saver can be shared by threads and by event loops. It keeps connections open: close it (`close`, `aclose`) or
     use it as a context manager, `with` or `async with`. Values are serialised by `serde`, by default LangGraph's own;
     with an `EncryptedSerializer` the server sees neither values nor state. It does see ids, the names of the channels
-    and the metadata, which must be JSON: NUL characters and lone surrogates are removed, another value raises
-    TypeError or ValueError. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is removed:
+    and the metadata, which is JSON: NUL characters and lone surrogates are removed, NaN becomes null, and what has no
+    form in JSON its `repr`. Of metadata over 64 KiB the longest members are left out, and it gets the member
+    `"$truncated": true`. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is removed:
     LangGraph copies `configurable` there, and a service may pass its user's token in it. The state itself is stored
     unchanged; the server rejects one that contains a JWT of the server's own. A checkpoint belongs to the run named as
     `run_id` in its metadata, else to the one that a `RunreelCallback` in the config records. `url`, `token`,

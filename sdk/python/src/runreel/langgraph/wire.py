@@ -25,12 +25,14 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from .._http import Call, quote
-from .._payload import _text
+from .._payload import TRUNCATED, _dump, _text, plain
 from .._thread_ids import checked_thread_id
 
 # A blob costs the server a row and a place in its index, some two hundred bytes; a short value costs itself in every
 # checkpoint it lives through.
 INLINE_CHARACTERS = 64
+
+METADATA_BYTES = 65_536
 
 # A compact JWS, bare or as a header carries it: base64 of `{"`, and three parts.
 _JWS = re.compile(r"(?:bearer\s+)?eyJ[\w-]*\.[\w-]*\.[\w-]*", re.IGNORECASE | re.ASCII)
@@ -116,7 +118,7 @@ def put_call(
     # A new version without a value needs no blob: no blob of that version means no value when it is read.
     state = {name: member for name, member in checkpoint.items() if name not in _SPLIT_FROM_STATE}
     state["channel_values"] = inline
-    stored = _without_tokens(get_serializable_checkpoint_metadata(config, metadata))
+    stored = _bounded(plain(_without_tokens(get_serializable_checkpoint_metadata(config, metadata))))
     body = {
         "ns": place.ns,
         "parent_id": place.checkpoint_id,
@@ -219,6 +221,23 @@ def _without_tokens(metadata: Mapping[str, object]) -> dict[str, object]:
         for name, value in metadata.items()
         if not (isinstance(value, str) and _JWS.fullmatch(value.strip()))
     }
+
+
+def _bounded(metadata: dict[str, object]) -> dict[str, object]:
+    """Without its longest members, and marked, where it is longer than the server takes."""
+    # Each with its comma, and the mark.
+    sizes = {name: len(_dump({name: member})) - 1 for name, member in metadata.items()}
+    total = sum(sizes.values()) + 1
+    if total <= METADATA_BYTES:
+        return metadata
+    kept = {**metadata, TRUNCATED: True}
+    total += len(_dump({TRUNCATED: True})) - 1
+    for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):
+        if total <= METADATA_BYTES:
+            break
+        total -= sizes[name]
+        del kept[name]
+    return kept
 
 
 def _loaded(serde: SerializerProtocol, typed: Mapping[str, str]) -> Any:

@@ -2,6 +2,7 @@ export { Client, type ClientOptions, type Following, type NewRun } from "./clien
 export { described } from "./described.js";
 export { Message, RunEmitter, Scope, Span, type Placed } from "./emitter.js";
 export { RunreelError } from "./errors.js";
+export { encoded } from "./payload.js";
 export * from "./events.js";
 export { FeedOrder, RunOrder, type Order, type Taken } from "./order.js";
 export { Runs, Threads, type Answer, type ReadToken, type RunFilter } from "./runs.js";

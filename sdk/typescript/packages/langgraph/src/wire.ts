@@ -8,7 +8,11 @@ import {
   type SerializerProtocol,
 } from "@langchain/langgraph-checkpoint";
 import type { RunnableConfig } from "@langchain/core/runnables";
+import { encoded } from "@runreel/client";
 import { loaded, typed, type Typed } from "./values.js";
+
+/** Bytes of the metadata's JSON that the server takes. */
+const metadata_bytes_max = 65_536;
 
 /** Where a config points: a thread, a namespace of it ("" is the root graph), and a checkpoint or the newest. */
 export interface Place {
@@ -132,11 +136,42 @@ export async function readTuple(serde: SerializerProtocol, row: Row): Promise<Ch
   };
 }
 
-/** The metadata as JSON, without the characters that the server does not keep: NUL, and halves of a pair. */
+/**
+ * The metadata as JSON, without the characters that the server does not keep: NUL, and halves of a pair. Where it is longer
+ * than the server takes, its longest members are left out, and it is marked.
+ */
 function kept(metadata: CheckpointMetadata): unknown {
-  const clean = (_name: string, value: unknown) =>
-    typeof value === "string" ? value.replaceAll("\0", "").replace(/\p{Surrogate}/gu, "\uFFFD") : value;
-  return JSON.parse(JSON.stringify(metadata, clean)) as unknown;
+  const members = asJson(metadata);
+  const bytesOf = (part: unknown) => new TextEncoder().encode(JSON.stringify(part)).length;
+  let total = bytesOf(members);
+  if (total <= metadata_bytes_max) return members;
+  const mark = { $truncated: true };
+  total += bytesOf(mark);
+  const sizes = Object.entries(members).map(
+    ([name, value]) => [name, bytesOf({ [name]: value }) - 1] as const,
+  );
+  const dropped = new Set<string>();
+  for (const [name, size] of sizes.sort(([, a], [, b]) => b - a)) {
+    if (total <= metadata_bytes_max) break;
+    total -= size;
+    dropped.add(name);
+  }
+  return { ...Object.fromEntries(Object.entries(members).filter(([name]) => !dropped.has(name))), ...mark };
+}
+
+function asJson(metadata: CheckpointMetadata): object {
+  const clean = (text: string) => text.replaceAll("\0", "").replace(/\p{Surrogate}/gu, "\uFFFD");
+  const whole = (_name: string, value: unknown): unknown => {
+    if (typeof value === "string") return clean(value);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, member]) => [clean(name), member]));
+  };
+  try {
+    return JSON.parse(JSON.stringify(metadata, whole)) as object;
+  } catch {
+    // What JSON has no form for: a big integer, an object that holds itself.
+    return JSON.parse(encoded(metadata)) as object;
+  }
 }
 
 /** Containment as PostgreSQL's `jsonb @>` knows it, by which the server filters. */

@@ -109,6 +109,31 @@ test("values of every kind come back, NUL and halves of characters included", as
   expect(tuple?.metadata).toEqual({ ...looped, note: "ab \ufffd half" });
 });
 
+test("metadata that is long or has no form in JSON does not break a graph", async () => {
+  const saver = saverOf("long");
+  const circular: Record<string, unknown> = {};
+  circular["self"] = circular;
+  const long = {
+    prompt: "é".repeat(40_000),
+    tone: "dry",
+    "\0": "\0".repeat(70_000),
+    big: 7n,
+    none: NaN,
+    circular,
+  };
+  expect(await counter(saver).invoke({ n: 1 }, { ...at("long"), metadata: long })).toMatchObject({ n: 2 });
+  const found = (await saver.getTuple(at("long")))?.metadata;
+  expect(found).toMatchObject({ source: "loop" });
+  expect(found).not.toHaveProperty("prompt");
+  const many = Object.fromEntries(Array.from({ length: 9_000 }, (_, n) => [`m${n}`, "é".repeat(9)]));
+  await saver.put(at("many"), emptyCheckpoint(), { ...looped, ...many }, {});
+  const kept = (await saver.getTuple(at("many")))?.metadata;
+  const size = new TextEncoder().encode(JSON.stringify(kept)).length;
+  expect(kept).toMatchObject({ ...looped, $truncated: true });
+  expect(size).toBeGreaterThan(65_000);
+  expect(size).toBeLessThanOrEqual(65_536);
+});
+
 test("a list of several pages has each checkpoint once, newest first, up to its limit", async () => {
   const saver = saverOf("pages");
   const ids = Array.from({ length: 130 }, (_, n) => uuid6(n)).sort();

@@ -1,3 +1,5 @@
+import type { Span, SpanTree } from "../feed/tree";
+
 /** The next index that is meant, from the last one on to the first; `null` when there is none. */
 export function nextOf(
   from: number | null,
@@ -11,4 +13,16 @@ export function nextOf(
     if (isMeant(index)) return index;
   }
   return null;
+}
+
+/** Where a failure began: below each span that failed the last one that did, from the run down. */
+export function causeIn(tree: SpanTree): Span | null {
+  const isFailed = (span: Span) => span.status === "failed";
+  let cause: Span | null = null;
+  for (let below = tree.roots(); ;) {
+    const next = below.findLast(isFailed);
+    if (next === undefined) return cause;
+    cause = next;
+    below = tree.childrenOf(next);
+  }
 }

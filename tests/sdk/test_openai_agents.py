@@ -24,6 +24,7 @@ from agents import (
 )
 from agents.exceptions import MaxTurnsExceeded
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from reading import said
 
 from runreel import Client, Event
 from runreel.openai_agents import RunreelTraceProcessor
@@ -151,8 +152,9 @@ async def test_a_tool_that_fails_is_failed_and_so_is_the_run_it_ends(
     run, events = recorded(client, "Clumsy flow")
     (failed,) = (event for event in events if event.type == "tool.failed")
     assert failed.payload["name"] == "break_down"
-    assert "broken" in json.dumps(failed.payload["error"])
-    assert run["status"] == "failed"
+    assert said(failed.payload["error"]) == "RuntimeError: broken"
+    assert failed.payload["error"]["stack"].endswith('in break_down\n    raise RuntimeError("broken")')
+    assert (run["status"], said(run["error"]["cause"])) == ("failed", "RuntimeError: broken")
 
 
 async def test_an_agent_that_does_not_come_to_an_end_is_a_failed_run(

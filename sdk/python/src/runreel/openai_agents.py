@@ -238,8 +238,9 @@ def _described(error: SpanError) -> dict[str, object]:
     """The SDK tells an error in words; the exception is known only while it passes through the span that ends."""
     message, data = error.get("message"), error.get("data")
     said = data.get("error") if isinstance(data, Mapping) else None
-    raised = sys.exc_info()[1]
-    if raised is not None and said == str(raised):
-        return {**described(raised), "data": data}
+    passing = sys.exc_info()[1]
+    for raised in (passing, passing and passing.__cause__):
+        if raised is not None and said == str(raised):
+            return {**described(raised), "data": data}
     told = {"type": "SpanError", "message": f"{message}: {said}" if isinstance(said, str) else message, "data": data}
     return {name: value for name, value in told.items() if value is not None}

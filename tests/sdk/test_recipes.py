@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs/tasks/failed-runs.md"
         ({"error": {"type": "KeyError", "message": "'id'", "stack": "at a"}}, "KeyError: 'id'"),
         ({"error": {"type": "AssertionError", "message": ""}}, "AssertionError"),
         ({"error": {"type": None, "message": "out of credit"}}, "out of credit"),
-        ({"error": {"code": "lease_lost"}}, '{"code":"lease_lost"}'),
+        ({"error": {"code": "lease_lost"}}, "lease_lost"),
         ({"error": {"message": {"a": 1}}}, '{"message":{"a":1}}'),
         ({"error": 7}, "7"),
         ({"error": ["a"]}, '["a"]'),

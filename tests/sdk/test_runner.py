@@ -139,6 +139,19 @@ def test_a_question_waits_for_its_answer(client: runreel.Client) -> None:
             assert ended(client, run_id)["output"] == {"when": "now"}
 
 
+def test_a_question_may_have_a_long_id_of_the_programs_own(client: runreel.Client) -> None:
+    long = "q" * 128
+
+    def handler(run: Assignment) -> Any:
+        return run.ask("Ship it?", interrupt_id=long, timeout=PATIENCE).value
+
+    with working(client.url, agents={"py-ask-long": handler}):
+        run_id = queued(client, "py-ask-long")
+        until(lambda: client.get_run(run_id)["status"] == "interrupted")
+        client.resume(run_id, long, "respond", "now")
+        assert ended(client, run_id)["output"] == "now"
+
+
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(restartable: Server) -> None:
     with restartable.client() as client:
         url = client.url

@@ -74,7 +74,7 @@ test("a query is a link, a file, a chart, and is remembered", async ({ page, con
   await chart.focus();
   await page.keyboard.press("ArrowRight");
   await expect(chart.getByRole("status")).toContainText("planner runs 2");
-  await page.getByRole("combobox", { name: /^As/ }).selectOption("lines");
+  await page.getByRole("combobox", { name: /^Chart/ }).selectOption("lines");
   await expect(page).toHaveURL(/view=chart.*kind=lines/);
   await page.getByRole("button", { name: "Link" }).click();
   const link = await page.evaluate(() => navigator.clipboard.readText());

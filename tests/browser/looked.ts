@@ -13,6 +13,8 @@ export interface Known {
   going: string;
   failed: string;
   asking: string;
+  /** It has workers. */
+  supervisor: string;
   session: string;
 }
 
@@ -55,9 +57,25 @@ export async function known(producer: Producer): Promise<Known> {
     asked("i2", { kind: "question", prompt: "Which of them should stay?", options: ["old/a", "old/b", "none"] }),
     { type: "run.interrupted", payload: { reason: "approval" } },
   );
+  const supervisor = await producer.createRun({ title: "Review the month", agent: "reviewer", role: "supervisor" });
+  for (const title of ["Read the ledger", "Read the mail", "Draft the letter"]) {
+    const worker = await producer.createRun({ title, agent: "reader", role: "worker", parent_run_id: supervisor });
+    await producer.emit(
+      supervisor,
+      { type: "worker.spawned", span_id: worker, payload: { run_id: worker, name: title } },
+      { type: "worker.completed", span_id: worker, payload: { run_id: worker, name: title, duration_ms: 5 } },
+    );
+    await producer.emit(worker, { type: "run.completed", payload: { output: `${title}: done` } });
+  }
+  const answer = Array.from({ length: 12 }, (_, n) => `- the account ${n} is in order`).join("\n");
+  await producer.emit(
+    supervisor,
+    { type: "message.completed", span_id: "m1", payload: { role: "assistant", content: `# All is well\n\n${answer}` } },
+    { type: "run.completed" },
+  );
   const response = await fetch(`${producer.url()}/api/sessions`);
   const { sessions } = (await response.json()) as { sessions: { session_id: string }[] };
-  return { trip: await tripRun(producer, true), going, failed, asking, session: sessions[0]?.session_id ?? "" };
+  return { trip: await tripRun(producer, true), going, failed, asking, supervisor, session: sessions[0]?.session_id ?? "" };
 }
 
 const sql = (query: string, rest = "") => `/sql?q=${encodeURIComponent(query)}${rest}`;
@@ -128,6 +146,15 @@ export const looked: readonly Looked[] = [
     name: "run-asking",
     path: ({ asking }) => `/runs/${asking}`,
     ready: (page) => expect(page.locator("[data-interrupt]")).toHaveCount(2),
+  },
+  {
+    name: "run-supervisor",
+    path: ({ supervisor }) => `/runs/${supervisor}`,
+    ready: async (page) => {
+      await ended(page);
+      await expect(page.getByRole("navigation", { name: "Related runs" }).getByRole("link")).toHaveCount(3);
+      await expect(page.getByRole("region", { name: "The answer" })).toContainText("All is well");
+    },
   },
   {
     name: "run-replay",

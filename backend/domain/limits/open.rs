@@ -28,8 +28,9 @@ pub const LIVE_MESSAGE_BYTES_MAX: usize = 1024 * 1024 - 1024;
 pub const OPEN_READ_ROWS_MAX: i64 = 4_096;
 /// Readers and notes that may wait for such a read.
 pub const OPEN_ASKS_MAX: usize = 1_024;
-/// How long a reader waits for the texts so far of other processes, milliseconds.
-pub const OPEN_WAIT_MS_MAX: u64 = 1_000;
+/// How long a reader waits for the texts so far of other processes, milliseconds: as long as a statement may take. What comes
+/// later comes as tokens, and a chat client cannot take back those of a process that was killed.
+pub const OPEN_WAIT_MS_MAX: u64 = 4_000;
 /// A text to which nothing was added while its run went on for more events than this is not read by other processes.
 pub const OPEN_BEHIND_EVENTS_MAX: i64 = 1_000;
 /// How often texts are looked for that nobody removed, milliseconds, and rows looked at in one step.

@@ -11,6 +11,7 @@ from graphs import ScriptedModel, travel_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, RetryPolicy
@@ -259,7 +260,7 @@ async def test_what_a_node_calls_with_the_callback_by_hand_is_in_the_node_and_on
         return city
 
     def work(state: State) -> State:
-        by_hand = model.invoke([("user", "hi")], {"callbacks": [callback]})
+        by_hand = (RunnableLambda(lambda said: said) | model).invoke([("user", "hi")], {"callbacks": [callback]})
         look.invoke({"city": "Rome"}, {"callbacks": [callback]})
         return {"said": [str(by_hand.content), str(model.invoke([("user", "hi"), by_hand]).content)]}
 

@@ -103,9 +103,9 @@ pub(super) async fn build(
     let revocations = Revocations::default();
     let metrics = telemetry::metrics();
     let runtime = plan.runtime(&dispatch, &threads, authenticator.admission())?;
-    keep(&supervisor, "revocations", (revocations.clone(), store.clone()), |(revocations, store), stop| {
-        revocations.run(store, stop)
-    });
+    let ends = (revocations.clone(), store.clone());
+    keep(&supervisor, "revocations", ends, |(revocations, store), stop| revocations.run(store, stop));
+    keep(&supervisor, "authenticator", authenticator.clone(), Authenticator::run);
     keep(&supervisor, "threads", threads.clone(), Threads::run);
     let policy = config::retention::policy(args.retention.run_ttl, &plan.file)?;
     let retention = Retention::new(timeline.clone(), threads.clone(), policy);

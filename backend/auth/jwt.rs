@@ -2,17 +2,22 @@
 
 use std::{collections::HashSet, fmt};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::{
-    Algorithm, DecodingKey, Header, Validation, crypto, dangerous::insecure_decode_claims, decode, decode_header,
-};
+use jsonwebtoken::{Algorithm, DecodingKey, crypto};
 use memchr::memmem::Finder;
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Error,
-    providers::{Providers, VerifyingKey},
+    claims::{Body, claim},
+    keys::{self, VerifyingKey},
+    providers::Providers,
     signatures,
 };
 use crate::{
@@ -24,7 +29,7 @@ use crate::{
     },
 };
 
-/// The beginning of every JWT header: `{"` in base64.
+/// The beginning of every JWT that is accepted, and that is looked for in bodies: `{"` in base64.
 const OPENING: &[u8] = b"eyJ";
 /// Characters of an HS256 signature: 32 bytes in base64.
 const SIGNATURE_CHARS: usize = 43;
@@ -64,15 +69,12 @@ pub(super) struct Claims {
     pub(super) expires_at: DateTime<Utc>,
 }
 
-/// Typed, so that a string in place of a number is rejected rather than converted.
+/// What is read of a token's header. The algorithm's name is one of RFC 7518 or RFC 9864.
 #[derive(Deserialize)]
-struct Body {
-    sub: String,
-    exp: u64,
-    nbf: Option<u64>,
-    iss: Option<String>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<IgnoredAny>,
 }
 
 /// What a token says of its issuer before it is verified.
@@ -95,25 +97,34 @@ impl JwtRules {
     }
 
     pub(super) async fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
-        if token.len() > JWT_BYTES_MAX {
+        // What begins otherwise would not be found in a body.
+        if token.len() > JWT_BYTES_MAX || !token.as_bytes().starts_with(OPENING) {
             return Err(NOT_VALID);
         }
-        let header = decode_header(token).map_err(|_| NOT_VALID)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(NOT_VALID)?;
+        let (header, payload) = signed.split_once('.').ok_or(NOT_VALID)?;
+        let header: Header = part(header).ok_or(NOT_VALID)?;
         // Extensions listed as critical must be understood (RFC 7515, 4.1.11), and none is supported.
         if header.crit.is_some() {
             return Err(Error::Invalid("the token's header names extensions that this server does not support"));
         }
-        let issued: Issued = insecure_decode_claims(token).map_err(|_| NOT_VALID)?;
-        let (key, validation) = self.key(&header, issued.iss.as_deref()).await?;
-        let body = decode::<Body>(token, &key, &validation).map_err(|_| NOT_VALID)?.claims;
+        let claimed: Issued = part(payload).ok_or(NOT_VALID)?;
+        let (keys, issuer) = self.keys(&header, claimed.iss.as_deref()).await?;
+        if !keys.iter().any(|key| key.signed(signed.as_bytes(), signature)) {
+            return Err(NOT_VALID);
+        }
+        let body: Body = part(payload).ok_or(NOT_VALID)?;
+        if issuer.is_some_and(|issuer| body.iss.as_deref() != Some(issuer)) || !self.is_for(body.others.get("aud")) {
+            return Err(NOT_VALID);
+        }
         // Times are checked against the server's clock, which tests can move.
         let leeway = TimeDelta::seconds(i64::try_from(JWT_LEEWAY_S).unwrap_or(0));
-        let moment = |seconds: u64| i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
-        let expires_at = moment(body.exp).ok_or(NOT_VALID)?;
-        if expires_at.checked_add_signed(leeway).ok_or(NOT_VALID)? <= now {
+        // A stream may last as long as a request would still be accepted.
+        let expires_at = body.exp.0.checked_add_signed(leeway).ok_or(NOT_VALID)?;
+        if expires_at <= now {
             return Err(Error::Invalid("the token has expired"));
         }
-        if body.nbf.is_some_and(|nbf| moment(nbf).is_none_or(|nbf| nbf > now + leeway)) {
+        if body.nbf.is_some_and(|nbf| nbf.0 > now + leeway) {
             return Err(Error::Invalid("the token is not valid yet"));
         }
         let (team, scopes) = (self.team(&body.others)?, self.scopes(&body.others)?);
@@ -121,26 +132,42 @@ impl JwtRules {
         if body.sub.is_empty() || body.sub.len() > CLAIM_BYTES_MAX || named.len() > CLAIM_BYTES_MAX {
             return Err(NOT_VALID);
         }
-        // A stream may last as long as a request would still be accepted.
-        Ok(Claims { issuer: named, subject: body.sub, team, scopes, expires_at: expires_at + leeway })
+        Ok(Claims { issuer: named, subject: body.sub, team, scopes, expires_at })
     }
 
-    /// The key of a token and what it must contain. The issuer alone determines where the key comes from, and the key
-    /// the algorithm; what the token's header says only has to agree.
-    async fn key(&self, header: &Header, issuer: Option<&str>) -> Result<(DecodingKey, Validation), Error> {
+    /// Requests the keys of providers again while they are in use, until `stop`.
+    pub(super) async fn keep_fresh(&self, stop: CancellationToken) {
+        self.providers.keep_fresh(stop).await;
+    }
+
+    /// The keys of which a token must be signed with one, and the issuer that it must have. The issuer alone determines
+    /// where the keys come from, and a key the algorithm; what the token's header says only has to agree.
+    async fn keys<'a>(
+        &'a self,
+        header: &Header,
+        issuer: Option<&'a str>,
+    ) -> Result<(Vec<VerifyingKey>, Option<&'a str>), Error> {
+        let algorithm = keys::algorithm(&header.alg).ok_or(NOT_VALID)?;
         match (issuer.filter(|issuer| self.providers.include(issuer)), &self.secret) {
             (Some(issuer), _) => {
-                let VerifyingKey { key, algorithm } =
-                    self.providers.key(issuer, header.kid.as_deref(), header.alg).await?;
-                Ok((key, self.validation(algorithm, Some(issuer))))
+                Ok((self.providers.keys(issuer, header.kid.as_deref(), algorithm).await?, Some(issuer)))
             }
-            (None, Some(secret)) => Ok((secret.clone(), self.validation(Algorithm::HS256, self.issuer.as_deref()))),
+            (None, Some(_)) if algorithm != Algorithm::HS256 => Err(NOT_VALID),
+            (None, Some(secret)) => Ok((vec![VerifyingKey { key: secret.clone(), algorithm }], self.issuer.as_deref())),
             (None, None) => Err(Error::Invalid("the token's issuer is not one that this server accepts")),
         }
     }
 
+    /// Whether one of the audiences is this server's, if it has any.
+    fn is_for(&self, audience: Option<&Value>) -> bool {
+        let is_own = |value: &Value| value.as_str().is_some_and(|name| self.audiences.iter().any(|own| own == name));
+        self.audiences.is_empty()
+            || audience
+                .is_some_and(|named| named.as_array().map_or_else(|| is_own(named), |all| all.iter().any(is_own)))
+    }
+
     fn team(&self, claims: &Map<String, Value>) -> Result<Option<String>, Error> {
-        match self.team_claim.as_ref().and_then(|name| claims.get(name)) {
+        match self.team_claim.as_ref().and_then(|name| claim(claims, name)) {
             None => Ok(None),
             Some(Value::String(team)) if !team.is_empty() && team.len() <= CLAIM_BYTES_MAX => Ok(Some(team.clone())),
             Some(_) => Err(Error::Invalid("the claim that names the team is not a text")),
@@ -150,7 +177,7 @@ impl JwtRules {
     /// The greatest of the roles that the token names.
     fn scopes(&self, claims: &Map<String, Value>) -> Result<Vec<Scope>, Error> {
         let Some(name) = &self.role_claim else { return Ok(vec![Scope::Admin]) };
-        let named: Vec<&str> = match claims.get(name) {
+        let named: Vec<&str> = match claim(claims, name) {
             Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
             Some(Value::String(role)) => vec![role.as_str()],
             _ => Vec::new(),
@@ -171,34 +198,20 @@ impl JwtRules {
         tokens_in(bytes).any(|token @ (signed, signature)| {
             let is_signed =
                 |secret: &DecodingKey| crypto::verify(signature, signed, secret, Algorithm::HS256).unwrap_or(false);
-            let is_good = || self.secret.as_ref().is_some_and(is_signed) || self.names_provider(signed, signature);
+            let is_good = || self.secret.as_ref().is_some_and(is_signed) || self.names_provider(signed);
             seen.insert(token) && (seen.len() > BODY_JWTS_MAX || is_good())
         })
     }
 
-    fn names_provider(&self, signed: &[u8], signature: &str) -> bool {
-        let token = [signed, b".", signature.as_bytes()].concat();
-        let issued = insecure_decode_claims::<Issued>(token).ok();
+    fn names_provider(&self, signed: &[u8]) -> bool {
+        let issued = signed.splitn(2, |byte| *byte == b'.').nth(1).and_then(part::<Issued>);
         issued.and_then(|issued| issued.iss).is_some_and(|issuer| self.providers.include(&issuer))
     }
+}
 
-    fn validation(&self, algorithm: Algorithm, issuer: Option<&str>) -> Validation {
-        let mut validation = Validation::new(algorithm);
-        let mut required = vec!["exp", "sub"];
-        (validation.validate_exp, validation.validate_nbf) = (false, false);
-        if let Some(issuer) = issuer {
-            validation.set_issuer(&[issuer]);
-            required.push("iss");
-        }
-        if self.audiences.is_empty() {
-            validation.validate_aud = false;
-        } else {
-            validation.set_audience(&self.audiences);
-            required.push("aud");
-        }
-        validation.set_required_spec_claims(&required);
-        validation
-    }
+/// A part of a token: JSON in base64.
+fn part<T: DeserializeOwned>(text: impl AsRef<[u8]>) -> Option<T> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
 }
 
 /// Texts that look like a token: the signed part and the first letters of the signature. Reads each byte at most three times.
@@ -228,7 +241,7 @@ fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
-    use jsonwebtoken::{EncodingKey, encode};
+    use jsonwebtoken::{EncodingKey, Header, encode};
     use serde_json::json;
 
     use super::*;

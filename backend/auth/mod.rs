@@ -6,7 +6,9 @@
 //! Start reading at [`Authenticator::authenticate`].
 
 mod admission;
+mod claims;
 mod jwt;
+mod keys;
 mod providers;
 mod revocations;
 pub mod signatures;
@@ -15,6 +17,7 @@ mod token;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use self::{
@@ -106,6 +109,14 @@ impl Authenticator {
     /// verified.
     pub fn finds_jwt(&self, bytes: &[u8]) -> bool {
         matches!(&self.mode, Mode::Jwt(rules) if rules.signed_one_in(bytes))
+    }
+
+    /// Keeps what credentials are verified with up to date, until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        match &self.mode {
+            Mode::Jwt(rules) => rules.keep_fresh(stop).await,
+            Mode::Off => stop.cancelled().await,
+        }
     }
 
     /// Verifies the value of an `Authorization` header.

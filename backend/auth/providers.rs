@@ -11,57 +11,31 @@ use std::{
     time::Duration,
 };
 
-use jsonwebtoken::{
-    Algorithm, DecodingKey,
-    jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
-};
+use futures::future::join_all;
+use jsonwebtoken::Algorithm;
 use reqwest::Url;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-use super::Error;
+use super::{
+    Error,
+    keys::{Keys, VerifyingKey},
+};
 use crate::{
     clock::Stopwatch,
     config::Provider,
     domain::limits::{PROVIDER_DOCUMENT_BYTES_MAX, PROVIDER_PAUSE_S},
 };
 
-/// Keys older than this are requested again before they are used; the old ones stay valid if that fails.
-const REQUESTED_AFTER: Duration = Duration::from_mins(10);
+/// How often the age of the keys is looked at, and how old they may then be before they are requested again. So a key that
+/// its provider withdraws is refused after ten minutes, and nobody waits for that.
+const LOOK: Duration = Duration::from_mins(1);
+const REQUESTED_AFTER: Duration = Duration::from_mins(9);
 /// Keys that could not be requested again for so long are not used any more.
 const KEPT: Duration = Duration::from_hours(24);
 const PAUSE: Duration = Duration::from_secs(PROVIDER_PAUSE_S as u64);
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Most keys of one provider that are used.
-const KEYS_MAX: usize = 100;
-
-/// A public key, and the algorithm it is used with.
-#[derive(Clone)]
-pub(super) struct VerifyingKey {
-    pub(super) key: DecodingKey,
-    pub(super) algorithm: Algorithm,
-}
-
-/// The keys of one provider by their id.
-#[derive(Default)]
-struct Keys {
-    keys: Vec<(Option<String>, VerifyingKey)>,
-    /// When they arrived.
-    at: Duration,
-}
-
-impl Keys {
-    /// The key with this id; without one, the only key for the algorithm.
-    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<VerifyingKey> {
-        let mut fitting = self
-            .keys
-            .iter()
-            .filter(|(id, key)| key.algorithm == algorithm && (kid.is_none() || id.as_deref() == kid))
-            .map(|(_, key)| key);
-        let first = fitting.next()?;
-        (kid.is_some() || fitting.next().is_none()).then(|| first.clone())
-    }
-}
 
 /// A provider with the keys it had last.
 struct Source {
@@ -102,15 +76,37 @@ impl Providers {
         self.sources.contains_key(issuer)
     }
 
-    /// The key that a token of this issuer must be signed with.
-    pub(super) async fn key(
+    /// The keys of which a token of this issuer must be signed with one. Waits only for what is not known.
+    pub(super) async fn keys(
         &self,
         issuer: &str,
         kid: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<VerifyingKey, Error> {
+    ) -> Result<Vec<VerifyingKey>, Error> {
         let source = self.sources.get(issuer).ok_or(Error::Invalid("the token's issuer is not one of this server"))?;
-        source.key(kid, algorithm).await
+        source.keys(kid, algorithm).await
+    }
+
+    /// Requests keys again that are in use, until `stop`.
+    pub(super) async fn keep_fresh(&self, stop: CancellationToken) {
+        let work = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                self.renew_old().await;
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    async fn renew_old(&self) {
+        let old = async |source: &Arc<Source>| {
+            let now = (source.stopwatch)();
+            let at = source.known().map(|keys| keys.at).filter(|at| now.saturating_sub(*at) >= REQUESTED_AFTER);
+            if at.is_some() {
+                source.renew(at).await;
+            }
+        };
+        join_all(self.sources.values().map(old)).await;
     }
 }
 
@@ -119,20 +115,24 @@ impl Source {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn key(self: &Arc<Self>, kid: Option<&str>, algorithm: Algorithm) -> Result<VerifyingKey, Error> {
+    /// The keys it had last, unless that is too long ago.
+    fn usable(&self) -> Option<Arc<Keys>> {
         let now = (self.stopwatch)();
-        let known = self.known();
-        let fresh = known.as_ref().filter(|keys| now.saturating_sub(keys.at) < REQUESTED_AFTER);
-        if let Some(key) = fresh.and_then(|keys| keys.find(kid, algorithm)) {
-            return Ok(key);
+        self.known().filter(|keys| now.saturating_sub(keys.at) < KEPT)
+    }
+
+    async fn keys(self: &Arc<Self>, kid: Option<&str>, algorithm: Algorithm) -> Result<Vec<VerifyingKey>, Error> {
+        let seen = self.known().map(|keys| keys.at);
+        let found = self.usable().map(|keys| keys.find(kid, algorithm));
+        if let Some(found) = found.filter(|found| !found.is_empty()) {
+            return Ok(found);
         }
-        self.renew(known.map(|keys| keys.at)).await;
-        let now = (self.stopwatch)();
-        let usable =
-            self.known().filter(|keys| now.saturating_sub(keys.at) < KEPT).ok_or(Error::ProviderUnavailable)?;
-        usable
-            .find(kid, algorithm)
-            .ok_or(Error::Invalid("the token is signed with a key that its issuer does not publish"))
+        self.renew(seen).await;
+        let found = self.usable().ok_or(Error::ProviderUnavailable)?.find(kid, algorithm);
+        if found.is_empty() {
+            return Err(Error::Invalid("the token is signed with a key that its issuer does not publish"));
+        }
+        Ok(found)
     }
 
     /// Requests the keys, unless that was done a moment ago or since `seen`. Others wait for the same request; it goes on
@@ -147,11 +147,7 @@ impl Source {
         #[expect(clippy::disallowed_methods, reason = "ends by itself within the time limit of its requests")]
         let request = tokio::spawn(async move {
             match source.request().await {
-                Ok(keys) => {
-                    let at = (source.stopwatch)();
-                    let keys = Arc::new(Keys { keys, at });
-                    *source.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
-                }
+                Ok(keys) => *source.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(keys)),
                 Err(error) => tracing::warn!(
                     issuer = source.provider.issuer,
                     error,
@@ -163,7 +159,7 @@ impl Source {
         let _ = request.await;
     }
 
-    async fn request(&self) -> Result<Vec<(Option<String>, VerifyingKey)>, String> {
+    async fn request(&self) -> Result<Keys, String> {
         #[derive(Deserialize)]
         struct Document {
             issuer: String,
@@ -183,10 +179,7 @@ impl Source {
             parsed(&document.jwks_uri)?
         };
         let set: KeySet = self.get(keys_url).await?;
-        // A key that cannot be read is one that is not used: providers add new kinds of keys beside the old ones.
-        let keys = set.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
-        let keys: Vec<_> =
-            keys.filter_map(|key| Some((key.common.key_id.clone(), verifying(&key)?))).take(KEYS_MAX).collect();
+        let keys = Keys::of(set.keys, (self.stopwatch)());
         if keys.is_empty() { Err("it has no key for signatures that can be used".to_owned()) } else { Ok(keys) }
     }
 
@@ -213,38 +206,6 @@ fn parsed(url: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The key, if signatures can be verified with it. The key alone determines the algorithm, never a token.
-fn verifying(key: &Jwk) -> Option<VerifyingKey> {
-    let is_for_signatures = matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature));
-    let algorithm = match (&key.algorithm, key.common.key_algorithm) {
-        (AlgorithmParameters::RSA(_), None | Some(KeyAlgorithm::RS256)) => Algorithm::RS256,
-        (AlgorithmParameters::RSA(_), Some(KeyAlgorithm::RS384)) => Algorithm::RS384,
-        (AlgorithmParameters::RSA(_), Some(KeyAlgorithm::RS512)) => Algorithm::RS512,
-        (AlgorithmParameters::RSA(_), Some(KeyAlgorithm::PS256)) => Algorithm::PS256,
-        (AlgorithmParameters::RSA(_), Some(KeyAlgorithm::PS384)) => Algorithm::PS384,
-        (AlgorithmParameters::RSA(_), Some(KeyAlgorithm::PS512)) => Algorithm::PS512,
-        (AlgorithmParameters::EllipticCurve(point), None | Some(KeyAlgorithm::ES256))
-            if point.curve == EllipticCurve::P256 =>
-        {
-            Algorithm::ES256
-        }
-        (AlgorithmParameters::EllipticCurve(point), None | Some(KeyAlgorithm::ES384))
-            if point.curve == EllipticCurve::P384 =>
-        {
-            Algorithm::ES384
-        }
-        (AlgorithmParameters::OctetKeyPair(point), None | Some(KeyAlgorithm::EdDSA))
-            if point.curve == EllipticCurve::Ed25519 =>
-        {
-            Algorithm::EdDSA
-        }
-        // Secrets (oct) among them: a published secret is none.
-        _ => return None,
-    };
-    let key = DecodingKey::from_jwk(key).ok().filter(|_| is_for_signatures)?;
-    Some(VerifyingKey { key, algorithm })
-}
-
 fn client(provider: &Provider) -> Result<reqwest::Client, String> {
     // Only the first call in a process installs the provider of TLS; later calls find it installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -264,6 +225,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
     use axum::{Json, Router, extract::State, http::StatusCode};
+    use futures::FutureExt as _;
     use serde_json::json;
 
     use super::*;
@@ -275,6 +237,7 @@ mod tests {
         names: Arc<Mutex<Vec<&'static str>>>,
         requests: Arc<AtomicUsize>,
         is_down: Arc<AtomicBool>,
+        is_silent: Arc<AtomicBool>,
         /// Of the one who asks.
         now_s: Arc<AtomicU64>,
     }
@@ -314,6 +277,9 @@ mod tests {
         if site.is_down.load(Ordering::SeqCst) {
             return Err(StatusCode::BAD_GATEWAY);
         }
+        if site.is_silent.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let names = site.names.lock().unwrap().clone();
         let keys = names.into_iter().map(|name| json!({ "kty": "OKP", "crv": "Ed25519", "x": X, "kid": name }));
         Ok(Json(json!({ "keys": keys.collect::<Vec<_>>() })))
@@ -322,8 +288,8 @@ mod tests {
     const X: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
     async fn ask(providers: &Providers, site: &Site, kid: &str) -> Result<(), String> {
-        let key = providers.key(&site.issuer, Some(kid), Algorithm::EdDSA).await;
-        key.map(drop).map_err(|error| error.to_string())
+        let keys = providers.keys(&site.issuer, Some(kid), Algorithm::EdDSA).await;
+        keys.map(drop).map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -348,7 +314,7 @@ mod tests {
         let (site, providers) = Site::start(&["a"]).await;
         site.is_down.store(true, Ordering::SeqCst);
         assert!(matches!(
-            providers.key(&site.issuer, Some("a"), Algorithm::EdDSA).await,
+            providers.keys(&site.issuer, Some("a"), Algorithm::EdDSA).await,
             Err(Error::ProviderUnavailable)
         ));
         site.is_down.store(false, Ordering::SeqCst);
@@ -356,6 +322,7 @@ mod tests {
         ask(&providers, &site, "a").await.unwrap();
         site.is_down.store(true, Ordering::SeqCst);
         site.pass(REQUESTED_AFTER);
+        providers.renew_old().await;
         ask(&providers, &site, "a").await.unwrap();
         assert_eq!(site.requests(), 3);
         site.pass(KEPT);
@@ -363,38 +330,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_without_a_key_id_fits_the_only_key() {
+    async fn keys_that_are_known_are_used_at_once_while_their_provider_is_silent() {
         let (site, providers) = Site::start(&["a"]).await;
-        assert!(providers.key(&site.issuer, None, Algorithm::EdDSA).await.is_ok());
-        assert!(providers.key(&site.issuer, None, Algorithm::RS256).await.is_err());
-        *site.names.lock().unwrap() = vec!["a", "b"];
+        ask(&providers, &site, "a").await.unwrap();
+        site.is_silent.store(true, Ordering::SeqCst);
         site.pass(REQUESTED_AFTER);
-        assert!(providers.key(&site.issuer, None, Algorithm::EdDSA).await.is_err());
+        let mut renewal = Box::pin(providers.renew_old());
+        while site.requests() < 2 {
+            assert!(futures::poll!(&mut renewal).is_pending());
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            ask(&providers, &site, "a").now_or_never().expect("nobody waits").unwrap();
+            site.pass(PAUSE);
+        }
     }
 
-    #[test]
-    fn a_key_determines_its_algorithm_and_a_secret_is_no_key() {
-        let algorithm = |key: Value| verifying(&serde_json::from_value(key).ok()?).map(|key| key.algorithm);
-        let point = |curve: &str| json!({ "kty": "EC", "crv": curve, "x": X, "y": X });
-        let rsa = |more: Value| {
-            let mut key = json!({ "kty": "RSA", "n": X, "e": "AQAB" });
-            key.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            key
-        };
-        assert_eq!(algorithm(rsa(json!({}))), Some(Algorithm::RS256));
-        assert_eq!(algorithm(rsa(json!({ "alg": "PS256", "use": "sig" }))), Some(Algorithm::PS256));
-        assert_eq!(algorithm(point("P-256")), Some(Algorithm::ES256));
-        assert_eq!(algorithm(point("P-384")), Some(Algorithm::ES384));
-        assert_eq!(algorithm(json!({ "kty": "OKP", "crv": "Ed25519", "x": X })), Some(Algorithm::EdDSA));
-        for key in [
-            json!({ "kty": "oct", "k": X, "alg": "HS256" }),
-            rsa(json!({ "use": "enc" })),
-            rsa(json!({ "alg": "HS256" })),
-            rsa(json!({ "alg": "RSA-OAEP" })),
-            point("secp256k1"),
-            json!({ "kty": "OKP", "crv": "X25519", "x": X }),
-        ] {
-            assert_eq!(algorithm(key.clone()), None, "{key}");
-        }
+    #[tokio::test]
+    async fn a_key_that_is_withdrawn_is_not_used_once_the_keys_were_read_again() {
+        let (site, providers) = Site::start(&["a"]).await;
+        ask(&providers, &site, "a").await.unwrap();
+        *site.names.lock().unwrap() = vec!["b"];
+        providers.renew_old().await;
+        assert_eq!(site.requests(), 1, "they are not old");
+        site.pass(REQUESTED_AFTER);
+        providers.renew_old().await;
+        ask(&providers, &site, "a").await.unwrap_err();
+        ask(&providers, &site, "b").await.unwrap();
+        assert_eq!(site.requests(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_token_without_a_key_id_fits_the_only_key() {
+        let (site, providers) = Site::start(&["a"]).await;
+        assert!(providers.keys(&site.issuer, None, Algorithm::EdDSA).await.is_ok());
+        assert!(providers.keys(&site.issuer, None, Algorithm::RS256).await.is_err());
+        *site.names.lock().unwrap() = vec!["a", "b"];
+        site.pass(REQUESTED_AFTER);
+        providers.renew_old().await;
+        assert!(providers.keys(&site.issuer, None, Algorithm::EdDSA).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn all_keys_with_one_id_are_tried() {
+        let (site, providers) = Site::start(&["a", "a"]).await;
+        assert_eq!(providers.keys(&site.issuer, Some("a"), Algorithm::EdDSA).await.unwrap().len(), 2);
     }
 }

@@ -48,8 +48,10 @@ impl Keyed {
             (AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) => {
                 hash(algorithm).map(|hash| Key::Secret(hmac::Key::new(hash, secret)))
             }
-            (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => rsa(algorithm)
-                .map(|parameters| Key::Rsa(parameters, public::RsaPublicKeyComponents { n: n.clone(), e: e.clone() })),
+            (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                let (n, e) = (without_zeros(n), without_zeros(e));
+                rsa(algorithm).map(|parameters| Key::Rsa(parameters, public::RsaPublicKeyComponents { n, e }))
+            }
             (AlgorithmFamily::Ec | AlgorithmFamily::Ed, DecodingKeyKind::SecretOrDer(point)) => {
                 curve(algorithm).map(|curve| Key::Point(public::UnparsedPublicKey::new(curve, point.clone())))
             }
@@ -58,6 +60,11 @@ impl Keyed {
         let key = key.ok_or(ErrorKind::InvalidAlgorithm)?;
         Ok(Self { algorithm, key })
     }
+}
+
+/// Some providers publish an additional zero before the number (RFC 7518, 6.3.1.1), which ring refuses.
+fn without_zeros(number: &[u8]) -> Vec<u8> {
+    number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }
 
 fn hash(algorithm: Algorithm) -> Option<hmac::Algorithm> {

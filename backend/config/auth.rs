@@ -33,11 +33,12 @@ pub struct AuthArgs {
     #[arg(long, env = "RUNREEL_JWT_AUDIENCE", value_name = "AUD", value_delimiter = ',')]
     pub jwt_audience: Vec<String>,
     /// The claim whose value owns what its members make, such as `org_id`, so that they see the same runs. Without it, or
-    /// for a token without the claim, each subject (`sub`) owns what it makes.
+    /// for a token without the claim, each subject (`sub`) owns what it makes. A claim inside another is named by its path,
+    /// such as `org.id`.
     #[arg(long, env = "RUNREEL_JWT_TEAM_CLAIM", value_name = "CLAIM")]
     pub jwt_team_claim: Option<String>,
-    /// The claim that names the role: reader, owner or admin, alone or in a list. Without it, everybody is an admin of
-    /// what they own.
+    /// The claim that names the role: reader, owner or admin, alone or in a list. It may be inside another, such as
+    /// `realm_access.roles`. Without it, everybody is an admin of what they own.
     #[arg(long, env = "RUNREEL_JWT_ROLE_CLAIM", value_name = "CLAIM")]
     pub jwt_role_claim: Option<String>,
 }

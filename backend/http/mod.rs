@@ -293,6 +293,11 @@ async fn refuse_ambiguous(request: Request, next: Next) -> Response<axum::body::
     if hosts.len() > 1 || hosts.first().zip(authority).is_some_and(|(host, authority)| *host != authority) {
         return closing(Problem::new(Code::InvalidRequest, "the request has more than one Host").into_response());
     }
+    // Which of them a proxy has looked at cannot be known.
+    if request.headers().get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+        let detail = "the request has more than one Authorization";
+        return Problem::new(Code::InvalidRequest, detail).into_response();
+    }
     // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its
     // connection: what another reader would take for the next request is then discarded.
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);

@@ -58,11 +58,17 @@ impl Key {
     /// The same with these members in its header.
     pub fn sign_with(&self, mut header: Value, claims: &Value) -> String {
         header["typ"] = json!("JWT");
-        header["alg"] = match self {
-            Self::Ed25519(_) => json!("EdDSA"),
-            Self::P256(_) => json!("ES256"),
-        };
-        let signed = unsigned(&header, claims);
+        if header["alg"].is_null() {
+            header["alg"] = match self {
+                Self::Ed25519(_) => json!("EdDSA"),
+                Self::P256(_) => json!("ES256"),
+            };
+        }
+        self.sign_text(&unsigned(&header, claims))
+    }
+
+    /// A token with this signed part.
+    pub fn sign_text(&self, signed: &str) -> String {
         let signature = match self {
             Self::Ed25519(pair) => pair.sign(signed.as_bytes()).as_ref().to_vec(),
             Self::P256(pair) => pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap().as_ref().to_vec(),
@@ -95,6 +101,11 @@ impl Provider {
             .with_state(provider.clone());
         tokio::spawn(super::models::axum_serve(listener, router));
         provider
+    }
+
+    /// Exchanges its keys.
+    pub fn publish(&self, keys: impl IntoIterator<Item = Value>) {
+        *self.keys.lock().unwrap() = keys.into_iter().collect();
     }
 
     /// One that nobody reaches.

@@ -5,13 +5,20 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderName, HeaderValue, Method, header};
-use tower_http::cors::CorsLayer;
+use axum::{
+    extract::Request,
+    http::{HeaderName, HeaderValue, Method, header},
+};
+use tower_http::cors::{AllowHeaders, CorsLayer};
 
-use crate::config::CorsOrigin;
+use super::sql;
+use crate::{config::CorsOrigin, faces::ai_sdk};
 
 /// How long a browser may remember the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_hours(1);
+
+/// Most names of headers that a page may ask for in one preflight request; more than that are left out of the answer.
+const NAMES_MAX: usize = 64;
 
 /// The origins whose pages may use the API.
 #[derive(Debug)]
@@ -35,17 +42,8 @@ impl Origins {
         let layer = CorsLayer::new()
             .allow_origin(self.0.clone())
             .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-            .allow_headers([
-                header::ACCEPT,
-                header::AUTHORIZATION,
-                header::CONTENT_TYPE,
-                header::IF_NONE_MATCH,
-                header::IF_RANGE,
-                header::RANGE,
-                HeaderName::from_static("last-event-id"),
-                HeaderName::from_static("traceparent"),
-                HeaderName::from_static("tracestate"),
-            ])
+            // A credential is a header that the page itself sets, so there is none that it must not send.
+            .allow_headers(AllowHeaders::mirror_request())
             .expose_headers([
                 header::ACCEPT_RANGES,
                 header::ALLOW,
@@ -56,8 +54,26 @@ impl Origins {
                 header::LOCATION,
                 header::RETRY_AFTER,
                 header::WWW_AUTHENTICATE,
+                sql::TRUNCATED,
+                HeaderName::from_static(ai_sdk::HEADER.0),
             ])
             .max_age(PREFLIGHT_AGE);
         Some(layer)
     }
+}
+
+/// Leaves of what a preflight request asks for the names of headers, since the answer repeats them.
+pub(super) async fn ask_for_names(mut request: Request) -> Request {
+    if request.method() == Method::OPTIONS {
+        let asked = request.headers().get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+        let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        let names = asked.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
+        let names: Vec<HeaderName> = names.take(NAMES_MAX).collect();
+        let names = names.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
+        request.headers_mut().remove(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        if let Some(names) = HeaderValue::from_str(&names).ok().filter(|names| !names.is_empty()) {
+            request.headers_mut().insert(header::ACCESS_CONTROL_REQUEST_HEADERS, names);
+        }
+    }
+    request
 }

@@ -276,7 +276,7 @@ pub fn router(server: Server) -> Router {
         .layer(map_request(compression::forgive))
         .with_state(server);
     match cors {
-        Some(cors) => service.layer(cors),
+        Some(cors) => service.layer(cors).layer(map_request(cors::ask_for_names)),
         None => service,
     }
 }

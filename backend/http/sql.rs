@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Set on CSV that is cut off; JSON has a member.
-const TRUNCATED: HeaderName = HeaderName::from_static("runreel-truncated");
+pub(super) const TRUNCATED: HeaderName = HeaderName::from_static("runreel-truncated");
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {

@@ -48,6 +48,33 @@ test("a page of a listed origin follows a run with EventSource and a read token"
   expect(asked).toEqual([200, "Shared", 403]);
 });
 
+/** Clients of OpenAI add headers that say what they are, and take the name of their program. */
+test("a page of a listed origin may send the headers that clients add", async ({
+  page,
+  listed,
+  server,
+  run,
+}) => {
+  await page.goto(listed);
+  const asked = await page.evaluate(
+    async ({ url, token }) => {
+      const headers = {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        "x-stainless-os": "Unknown",
+        "x-stainless-retry-count": "0",
+        "openai-organization": "none",
+        "user-agent": "client/1",
+      };
+      const answer = await fetch(`${url}/v1/responses`, { method: "POST", headers, body: "{}" });
+      return answer.status;
+    },
+    { url: server.url, token: run.token },
+  );
+  // It was sent, and refused: the token only reads.
+  expect([400, 403]).toContain(asked);
+});
+
 test("the script of the documents shows the tokens of a run in a page of a listed origin", async ({
   page,
   listed,

@@ -19,19 +19,25 @@ pub fn json(out: &mut String, kind: &str, text: Option<&str>) {
     }
 }
 
+/// Beginnings of what a spreadsheet takes for a formula (OWASP, CSV Injection), the wide forms among them.
+const FORMULAS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+
 /// Appends a line of RFC 4180: a field with a comma, a quote or a line break is quoted, and a quote is doubled. Null is
-/// empty.
+/// empty. A text that a spreadsheet would calculate gets an apostrophe before it.
 pub fn csv_line<'a>(out: &mut String, cells: impl Iterator<Item = Option<&'a str>>) {
     for (index, cell) in cells.enumerate() {
         if index > 0 {
             out.push(',');
         }
         let cell = cell.unwrap_or_default();
+        let apostrophe = if cell.starts_with(FORMULAS) && cell.parse::<f64>().is_err() { "'" } else { "" };
         if cell.contains([',', '"', '\n', '\r']) {
             out.push('"');
+            out.push_str(apostrophe);
             out.push_str(&cell.replace('"', "\"\""));
             out.push('"');
         } else {
+            out.push_str(apostrophe);
             out.push_str(cell);
         }
     }
@@ -133,5 +139,31 @@ mod tests {
         let mut text = String::new();
         csv_line(&mut text, [Some("a"), None, Some("b,c"), Some("say \"hi\"\n"), Some("")].into_iter());
         assert_eq!(text, "a,,\"b,c\",\"say \"\"hi\"\"\n\",\r\n");
+    }
+    #[test]
+    fn csv_has_no_formulas_and_leaves_numbers_alone() {
+        for (cell, expected) in [
+            ("=HYPERLINK(\"http://evil.example\")", "\"'=HYPERLINK(\"\"http://evil.example\"\")\""),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+            ("-2+3", "'-2+3"),
+            ("-", "'-"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("\n=1", "\"'\n=1\""),
+            ("＝1", "'＝1"),
+            ("-9007199254740993", "-9007199254740993"),
+            ("-0.10", "-0.10"),
+            ("-1e+300", "-1e+300"),
+            ("+5", "+5"),
+            ("-Infinity", "-Infinity"),
+            ("a=1", "a=1"),
+            (" =1", " =1"),
+            ("'=1", "'=1"),
+        ] {
+            let mut text = String::new();
+            csv_line(&mut text, [Some(cell)].into_iter());
+            assert_eq!(text, format!("{expected}\r\n"), "{cell}");
+        }
     }
 }

@@ -75,7 +75,8 @@ pub fn parsed(url: &str) -> anyhow::Result<PgConnectOptions> {
     })
 }
 
-/// Sets every option, so that no `PG…` environment variable has an effect.
+/// Sets every option, so that no `PG…` variable of the environment has an effect. The driver lets nobody remove `PGOPTIONS`,
+/// so `config/libpq` does.
 pub fn options(endpoint: &Endpoint) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass()
         .socket(&endpoint.socket_dir)
@@ -83,5 +84,6 @@ pub fn options(endpoint: &Endpoint) -> PgConnectOptions {
         .username(&endpoint.user)
         .password(endpoint.password.expose())
         .database(&endpoint.database)
+        .application_name("runreel")
         .ssl_mode(PgSslMode::Disable)
 }

@@ -2,15 +2,17 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::Parser;
-use runreel::cli::{self, Cli};
+use runreel::cli;
 
 /// Returns unused memory to the system, which the system's allocator does not: docs/performance.md.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match cli::given() {
+        Ok(cli) => cli,
+        Err(error) => return cli::exit::report(&error),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("cannot start the async runtime")),

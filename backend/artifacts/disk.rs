@@ -11,9 +11,9 @@
 //! ```
 
 use std::{
-    fs::File,
+    fs::{DirBuilder, File},
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::DirBuilderExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -59,9 +59,8 @@ struct DiskFolder {
 
 impl Disk {
     /// Creates the root if it does not exist. The database's part of it is created with the first bytes.
-    #[expect(clippy::disallowed_methods, reason = "the artifact store's own folder")]
     pub fn open(root: &Path, home: Uuid) -> io::Result<Self> {
-        std::fs::create_dir_all(root)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let synced = [const { AtomicBool::new(false) }; 256];
         Ok(Self { place: Arc::new(DiskFolder { root: root.to_owned(), home: home.simple().to_string(), synced }) })

@@ -8,6 +8,7 @@
 
 use std::{
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
     sync::Arc,
 };
@@ -53,7 +54,7 @@ impl SessionLog {
         });
         blocking(move || {
             let authority = ambient_authority();
-            Dir::create_ambient_dir_all(&*root, authority)?;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&*root)?;
             let root = Dir::open_ambient_dir(&*root, authority)?;
             match root.create_dir_with(owner.as_str(), DirBuilder::new().mode(0o700)) {
                 Ok(()) => sync_folder(&root)?,

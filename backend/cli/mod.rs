@@ -47,7 +47,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.
 #[derive(Debug, Parser)]
@@ -139,6 +139,21 @@ enum Command {
     Completions(completions::Args),
     /// Write the manual pages.
     Man(man::Args),
+}
+
+/// The command that this process was given. One that works on the embedded database is started again without what the
+/// environment says about others.
+pub fn given() -> anyhow::Result<Cli> {
+    let matches = Cli::command().get_matches();
+    let mut command = &matches;
+    while let Some((_, below)) = command.subcommand() {
+        command = below;
+    }
+    // Every command that opens a database has this setting, and no other has.
+    if command.try_get_one::<String>("database_url").is_ok_and(|url| url.is_none_or(String::is_empty)) {
+        crate::config::libpq::start_again_without_options()?;
+    }
+    Ok(Cli::from_arg_matches(&matches)?)
 }
 
 /// Runs a command and reports errors.

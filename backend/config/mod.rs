@@ -25,6 +25,7 @@ mod check;
 mod confined;
 pub mod endpoint;
 pub mod file;
+pub mod libpq;
 pub mod models;
 mod network;
 mod packaged;

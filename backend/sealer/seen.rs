@@ -38,7 +38,7 @@ impl SeenFile {
     /// Replaces the seal, and returns when it is on the disk.
     pub async fn write(&self, seen: SealRef) -> io::Result<()> {
         if let Some(folder) = self.path().parent() {
-            fs::create_dir_all(folder).await?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await?;
         }
         // Several servers may have one data directory.
         let new = self.path().with_extension(format!("{}.new", std::process::id()));

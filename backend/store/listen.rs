@@ -1,7 +1,7 @@
 //! How processes notify each other of new events. The table is the truth; this is only a wake-up.
 
 use sqlx::{
-    PgConnection,
+    PgConnection, PgPool,
     postgres::{PgListener, PgPoolOptions},
 };
 
@@ -25,7 +25,10 @@ pub struct Notifier(PgConnection);
 
 /// The receiving end.
 #[derive(Debug)]
-pub struct Notifications(PgListener);
+pub struct Notifications {
+    listener: PgListener,
+    pool: PgPool,
+}
 
 /// What is heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ impl Store {
             let pool = self.access.as_role("runreel_app").pool(PgPoolOptions::new().max_connections(1));
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(CHANNEL).await?;
-            Ok(Notifications(listener))
+            Ok(Notifications { listener, pool })
         })
         .await
     }
@@ -99,7 +102,7 @@ impl Notifications {
     /// Waits for another process's notification.
     pub async fn hear(&mut self, own_process: &str) -> Result<Heard, Error> {
         loop {
-            let Some(note) = self.0.try_recv().await? else { return Ok(Heard::Renewed) };
+            let Some(note) = self.listener.try_recv().await? else { return Ok(Heard::Renewed) };
             let mut words = note.payload().split(' ');
             if words.next() == Some(own_process) {
                 continue;
@@ -109,5 +112,13 @@ impl Notifications {
                 _ => Heard::Commits,
             });
         }
+    }
+}
+
+impl Drop for Notifications {
+    /// Marks the pool as closed, so that a connection that comes back to it is closed. It would be tested otherwise, and the
+    /// driver would warn that the database has stopped by then.
+    fn drop(&mut self) {
+        drop(self.pool.close());
     }
 }

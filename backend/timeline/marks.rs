@@ -6,7 +6,9 @@
 #![expect(clippy::disallowed_methods, reason = "this is the one file of the timeline")]
 
 use std::{
-    fs, io,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -67,7 +69,7 @@ impl Marks {
     fn write(&self, note: &str) -> io::Result<()> {
         let new = self.path.with_extension("new");
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         fs::write(&new, note)?;
         fs::rename(&new, self.path.as_path())

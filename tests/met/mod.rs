@@ -3,6 +3,7 @@
 //! One file for each kind of fault, named after it; longer inputs lie in the folder of the same name, minimised. The
 //! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.
 
+mod environment;
 mod formulas;
 mod preflight;
 mod tokens_of_providers;

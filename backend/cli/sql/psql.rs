@@ -4,7 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use sqlx::ConnectOptions as _;
 
-use crate::{cli::exit::CliError, config::DataArgs, database::Database, postgres, store::query::Reader};
+use crate::{
+    cli::exit::CliError,
+    config::{self, DataArgs},
+    database::Database,
+    postgres,
+    store::query::Reader,
+};
 
 /// psql as the reading role, for interactive use.
 pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
@@ -14,8 +20,10 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
     };
     let mut psql = tokio::process::Command::new(found.unwrap_or_else(|| PathBuf::from("psql")));
     let settings: Vec<String> = reader.settings().iter().map(|(name, value)| format!("-c {name}={value}")).collect();
-    psql.env("PGOPTIONS", settings.join(" "));
     if let Some(endpoint) = &database.endpoint {
+        for name in config::libpq::variables() {
+            psql.env_remove(name);
+        }
         psql.arg("-h").arg(&endpoint.socket_dir).arg("-p").arg(endpoint.port.to_string());
         psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
         psql.env("PGPASSWORD", endpoint.password.expose());
@@ -41,6 +49,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
             .env("PGDATABASE", options.get_database().unwrap_or_default())
             .env("PGPASSWORD", password(options));
     }
+    psql.env("PGOPTIONS", settings.join(" "));
     psql.kill_on_drop(true);
     let status = psql.status().await.map_err(|_| {
         CliError::failed("psql is not installed; pass the query as an argument, or install postgresql-client")

@@ -74,6 +74,11 @@ pub struct Served {
 /// Starts `serve` and waits until it prints its address.
 pub async fn serve(mut command: Command) -> Served {
     command.stderr(Stdio::inherit());
+    served(command).await
+}
+
+/// The same with its log where the command says.
+pub async fn served(mut command: Command) -> Served {
     let mut child = command.spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();

@@ -1,5 +1,6 @@
 //! The house rules that a machine can check: who may name whom, who may write, and how long a file is.
 
+mod ambient;
 mod names;
 mod rules;
 
@@ -171,26 +172,6 @@ fn no_file_is_longer_than_four_hundred_lines() {
         }
     }
     assert!(long.is_empty(), "{long:#?}");
-}
-
-/// Where code (not of tests) holds one of these.
-fn holders(patterns: &[&str]) -> BTreeSet<String> {
-    let holds = |path: &PathBuf| {
-        let code = code(path);
-        patterns.iter().any(|pattern| code.contains(pattern))
-    };
-    files("backend", &[".rs"])
-        .iter()
-        .filter(|path| !is_test(path))
-        .filter(|path| holds(path))
-        .map(|path| name(path))
-        .collect()
-}
-
-#[test]
-fn there_is_no_ambient_state() {
-    let found = holders(&["task_local!", "thread_local!", "static mut ", "lazy_static!"]);
-    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]

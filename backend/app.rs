@@ -11,6 +11,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    client::Client,
     clock::{Clock, IdSource},
     config::{Secrets, ServeArgs},
     database::Database,
@@ -20,6 +21,8 @@ use crate::{
     timeline::Timeline,
 };
 
+/// How long to wait for an answer of the server that listens where this one is to.
+const OTHER_MAX: Duration = Duration::from_secs(1);
 /// How often the partitions of the coming months are maintained.
 const PARTITIONS_EVERY: Duration = Duration::from_hours(6);
 /// How often the server reads the database's clock.
@@ -50,9 +53,10 @@ impl App {
     pub async fn start_with(args: &ServeArgs, secrets: &Secrets, clock: Clock, ids: IdSource) -> anyhow::Result<Self> {
         args.check(secrets)?;
         // The port first: a second server on the same port should fail before it touches a database.
-        let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-            anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen)
-        })?;
+        let listener = match TcpListener::bind(args.listen).await {
+            Ok(listener) => listener,
+            Err(error) => return Err(cannot_listen(args, &error).await),
+        };
         let tls = args.tls.files().map(Tls::open).transpose().map_err(|error| anyhow::anyhow!(error))?;
         let database = Database::own(&args.data).await?;
         match parts::build(&database, args, secrets, clock, ids).await {
@@ -119,6 +123,26 @@ impl App {
             tracing::warn!("shutdown timed out with tasks still running; everything acknowledged is committed");
         }
         database.leave((told + Duration::from_millis(END_MS_MAX)).saturating_duration_since(Instant::now())).await
+    }
+}
+
+/// Why the server cannot listen, and what to do: most often there is one already.
+async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Error {
+    let address = args.listen;
+    let other = async {
+        let client = Client::new(&format!("{}://{address}", args.tls.scheme()), None).ok()?;
+        let health = tokio::time::timeout(OTHER_MAX, client.get_json("/livez")).await.ok()?.ok()?;
+        health["version"]
+            .as_str()
+            .map(|version| version.chars().filter(|c| !c.is_control()).take(32).collect::<String>())
+    };
+    let is_taken = error.kind() == std::io::ErrorKind::AddrInUse;
+    match if is_taken { other.await } else { None } {
+        Some(version) => anyhow::anyhow!(
+            "cannot listen on {address}: a Runreel server (version {version}) does already; use it, or stop it first, or \
+             choose another address with --listen and another folder with --data-dir"
+        ),
+        None => anyhow::anyhow!("cannot listen on {address}: {error}; choose another with --listen"),
     }
 }
 

@@ -137,7 +137,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Run::New(run_body(&args.new_run)),
     };
     let patience = Duration::from_secs(args.retry_timeout);
-    let mut sender = Sender::new(client, run, ids, patience, args.keep_going, args.json);
+    let mut sender = Sender::new(client.clone(), run, ids, patience, args.keep_going, args.json);
     let outcome = tokio::select! {
         outcome = feed(&mut sender, one, args.end.as_deref(), ids) => Some(outcome),
         _ = tokio::signal::ctrl_c() => None,
@@ -153,6 +153,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(format!("the run was created and is still open; end it with: runreel runs cancel {run}"));
     }
     outcome?;
+    if let Some(run) = sender.created().filter(|_| args.end.is_none()) {
+        // One of the events may have ended it.
+        let is_open = client.run(run).await.is_ok_and(|run| run["ended_at"].is_null());
+        if is_open {
+            say(format!("the run stays open; end it with: runreel emit {run} --type run.completed"));
+        }
+    }
     if sender.is_without_run() && sender.refused() == 0 {
         let hint =
             "pipe events into it, one JSON object a line, or give one with --type, or end the new run with --end";

@@ -98,8 +98,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Action::List(chosen)) => list::list(&chosen).await?,
         Some(Action::Show(show)) => {
             let client = show.common.connection.client()?;
-            let run = client.run(&show.run.resolve(&client).await?.to_string()).await?;
-            print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Clock::System.now()) })?;
+            let id = show.run.resolve(&client).await?.to_string();
+            let (run, page) = (client.run(&id).await?, client.page_of(&id));
+            print(&if show.common.json {
+                format!("{run}\n")
+            } else {
+                table::details(&run, &page, Clock::System.now())
+            })?;
         }
         Some(Action::Answer(args)) => answer::run(&args).await?,
         Some(Action::Cancel(cancel)) => {

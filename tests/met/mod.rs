@@ -7,3 +7,4 @@ mod environment;
 mod formulas;
 mod preflight;
 mod tokens_of_providers;
+mod what_commands_say;

@@ -90,7 +90,7 @@ fn short_id_chars(runs: &[Value]) -> usize {
 }
 
 /// One run, a line for each thing that is known of it.
-pub(super) fn details(run: &Value, now: DateTime<Utc>) -> String {
+pub(super) fn details(run: &Value, page: &str, now: DateTime<Utc>) -> String {
     let mut out = String::new();
     let mut tell = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -118,7 +118,7 @@ pub(super) fn details(run: &Value, now: DateTime<Utc>) -> String {
     tell("output", &block(&run["output"]));
     tell("error", &failure(&run["error"]));
     tell("metadata", &block(&run["metadata"]));
-    tell("stream", &text(run, "stream_url"));
+    tell("page", page);
     out
 }
 
@@ -291,10 +291,11 @@ mod tests {
 
     #[test]
     fn the_details_leave_out_what_is_not_known() {
-        let details = details(&run(), now());
+        let details = details(&run(), "http://127.0.0.1:7717/runs/1", now());
         let expected = "run       0198c0de-0000-7000-8000-000000000001\ntitle     Fix the build\nstatus    running, stalled\n\
             agent     coder (agent)\ntags      a b\ncreated   2025-11-13T01:55:00Z  5 m 00 s ago\ntook      4 m 50 s\n\
-            events    12\ntokens    1200 in, 200 cached; 300 out; 2 calls\ncost      ≥ $0.005500\ninput     {\n            \"n\": 1\n          }\n";
+            events    12\ntokens    1200 in, 200 cached; 300 out; 2 calls\ncost      ≥ $0.005500\ninput     {\n            \"n\": 1\n          }\n\
+            page      http://127.0.0.1:7717/runs/1\n";
         assert_eq!(details, expected);
     }
 
@@ -304,7 +305,7 @@ mod tests {
         let mut run = json!({"run_id": "0198c0de-0000-7000-8000-000000000001", "status": "failed"});
         run["error"] = json!({"type": "KeyError", "message": "'id'", "stack": stack, "cause": "no row"});
         let expected = "\nerror     KeyError: 'id'\n              File \"report.py\", line 3, in build\n                row[\"id\"]\n          caused by no row\n";
-        assert!(details(&run, now()).ends_with(expected), "{}", details(&run, now()));
+        assert!(details(&run, "", now()).ends_with(expected), "{}", details(&run, "", now()));
     }
 
     #[test]
@@ -315,7 +316,7 @@ mod tests {
             run[name] = hostile.clone();
         }
         run["tags"] = json!([hostile]);
-        for text in [plain_list(&[run.clone()]), details(&run, now())] {
+        for text in [plain_list(&[run.clone()]), details(&run, "", now())] {
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         }
     }

@@ -4,9 +4,9 @@ import { takeToken } from "./api/token";
 import App from "./pages/App.svelte";
 import { density, theme } from "./ui/looks.svelte";
 
-takeToken();
 theme.apply();
 density.apply();
+await takeToken();
 
 const target = document.getElementById("app");
 if (target === null) throw new Error("index.html has no #app");

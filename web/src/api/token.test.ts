@@ -1,5 +1,5 @@
 import { beforeEach, expect, test, vi } from "vitest";
-import { isRemembered, readToken, writeToken } from "./token";
+import { isRemembered, readToken, takeToken, writeToken } from "./token";
 
 const storage = () => {
   const kept = new Map<string, string>();
@@ -47,4 +47,30 @@ test("a token lasts as long as the page where nothing may be stored", () => {
   expect(readToken()).toBe("alice");
   writeToken(null);
   expect(readToken()).toBeNull();
+});
+
+/** Opens a link with a token that the server describes so, as somebody who answers so if they are asked. */
+async function open(token: string, status: number, principal: object, answer: boolean) {
+  const confirm = vi.fn(() => answer);
+  const replaceState = vi.fn();
+  vi.stubGlobal("location", { hash: `#token=${token}`, pathname: "/runs/1", search: "" });
+  vi.stubGlobal("history", { state: null, replaceState });
+  vi.stubGlobal("confirm", confirm);
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify({ principal }), { status })));
+  await takeToken();
+  expect(replaceState).toHaveBeenCalledWith(null, "", "/runs/1");
+  return [readToken(), confirm.mock.calls.length];
+}
+
+test("a token of a link that does more than read is taken only by who agrees", async () => {
+  const may = (...scopes: string[]) => ({ is_authenticated: true, scopes });
+  writeToken("own");
+  expect(await open("rr_admin", 200, may("admin"), false)).toEqual(["own", 1]);
+  expect(await open("rr_emit", 200, may("read", "emit"), false)).toEqual(["own", 1]);
+  expect(await open("eyJ.eyJ.x", 500, {}, false)).toEqual(["own", 1]);
+  expect(await open("own", 200, may("admin"), false)).toEqual(["own", 0]);
+  expect(await open("rr_read", 200, may("read"), false)).toEqual(["rr_read", 0]);
+  expect(await open("rr_run", 403, {}, false)).toEqual(["rr_run", 0]);
+  expect(await open("rr_old", 401, {}, false)).toEqual(["rr_old", 0]);
+  expect(await open("rr_admin", 200, may("admin"), true)).toEqual(["rr_admin", 1]);
 });

@@ -1,3 +1,5 @@
+import type { components } from "@runreel/client";
+
 /**
  * The bearer token lives in this tab's session storage, or, when the person says so, in the browser's local storage; not
  * in a URL that is sent (the server refuses those), not in a cookie.
@@ -37,16 +39,36 @@ export function writeToken(token: string | null, isForAll = false): void {
   }
 }
 
-/** The token of a shared link, which stands behind its `#`: taken for this tab and out of the address. */
-export function takeToken(): void {
+const question =
+  "This link signs you in with somebody's full access: what you do in this tab is done in their account, and they see it.\n\nUse it only if you know who made the link.";
+
+/** Whether a token does more than read a part: one that is limited to a run, a tree or a thread may not ask this. */
+async function doesMore(token: string): Promise<boolean> {
+  try {
+    const headers = { authorization: `Bearer ${token}` };
+    const response = await fetch("/api/server", { headers, signal: AbortSignal.timeout(5_000) });
+    if (!response.ok) return response.status !== 401 && response.status !== 403;
+    const { principal } = (await response.json()) as components["schemas"]["ServerInfo"];
+    return principal.is_authenticated && principal.scopes.some((scope) => scope !== "read");
+  } catch {
+    return true;
+  }
+}
+
+/**
+ * The token of a shared link, which stands behind its `#`: out of the address at once, and taken for this tab. Whoever made
+ * the link could have put a token of their own there, so one that does more than read is taken only if the person agrees.
+ */
+export async function takeToken(): Promise<void> {
   const token = /^#token=([\w.~+/=-]+)$/.exec(location.hash)?.[1];
   if (token === undefined) return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  if (token !== readToken() && (await doesMore(token)) && !confirm(question)) return;
   try {
     sessionStorage.setItem(key, token);
   } catch {
     memory = token;
   }
-  history.replaceState(history.state, "", location.pathname + location.search);
 }
 
 export function authorization(): Record<string, string> {

@@ -6,6 +6,8 @@ use super::{Error, error, read_secret, variable};
 
 /// Characters of a secret that may be shown, so that people can recognize it.
 const SHOWN_CHARS_MAX: usize = 11;
+/// Characters that a secret must have to be masked in a text: a shorter one is a word that may stand there anyway.
+const MASKED_CHARS_MIN: usize = 6;
 
 /// A key. `Debug` does not show it, and it cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,10 +23,11 @@ impl Secret {
         &self.0
     }
 
-    /// The text with the secret masked wherever it is repeated.
+    /// The text with the secret masked wherever it is repeated, unless it is very short.
     pub fn masked_in(&self, text: &str) -> String {
         let least = self.0.char_indices().nth(SHOWN_CHARS_MAX + 1).map_or(self.0.len(), |(at, _)| at);
-        let (Some(beginning), false) = (self.0.get(..least), self.0.is_empty()) else { return text.to_owned() };
+        let is_short = self.0.chars().nth(MASKED_CHARS_MIN - 1).is_none();
+        let (Some(beginning), false) = (self.0.get(..least), is_short) else { return text.to_owned() };
         let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(at) = rest.find(beginning) {
             masked.push_str(&rest[..at]);
@@ -95,6 +98,8 @@ mod tests {
         let long = Secret::new("sk-ant-0123456789-ü-abc");
         let said = "half of sk-ant-0123456789-ü and sk-ant-0123456789-ü-abcdef, but not sk-ant-01";
         assert_eq!(long.masked_in(said), "half of *** and ***def, but not sk-ant-01");
-        assert_eq!(Secret::new("").masked_in("as it is"), "as it is");
+        for short in ["", "x", "html", "text/"] {
+            assert_eq!(Secret::new(short).masked_in("text/html as it is"), "text/html as it is");
+        }
     }
 }

@@ -1,0 +1,50 @@
+import { RunreelError } from "@runreel/client";
+import { runs } from "../api/client";
+import { about } from "../api/server";
+
+type Scope = "read" | "emit" | "approve" | "admin";
+
+/** What the credential of this tab may do, so that nothing is offered that would be refused. */
+class Access {
+  /** Null until it has been read. */
+  #scopes = $state.raw<readonly string[] | null>(null);
+  /** It is for one run, tree or thread, and for nothing that spans runs. */
+  isLimited = $state(false);
+  #abort = new AbortController();
+  /** Resolved once it is known. */
+  readonly first = this.look();
+
+  may(scope: Scope): boolean {
+    return this.#scopes !== null && (this.#scopes.includes("admin") || this.#scopes.includes(scope));
+  }
+
+  /** Reads it anew: another credential is in use. Without an answer everything is offered, and the server decides. */
+  async look(): Promise<void> {
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    this.#scopes = null;
+    this.isLimited = false;
+    try {
+      const { scopes } = (await about(signal)).principal;
+      if (!scopes.includes("admin")) this.isLimited = await isForbidden(runs.list({ limit: 1 }, signal));
+      if (!signal.aborted) this.#scopes = scopes;
+    } catch (error) {
+      if (signal.aborted) return;
+      const status = error instanceof RunreelError ? error.status : 0;
+      this.isLimited = status === 403;
+      this.#scopes = status === 403 ? ["read"] : status === 401 ? [] : ["admin"];
+    }
+  }
+}
+
+async function isForbidden(asked: Promise<unknown>): Promise<boolean> {
+  try {
+    await asked;
+    return false;
+  } catch (error) {
+    return error instanceof RunreelError && error.status === 403;
+  }
+}
+
+export const access = new Access();

@@ -1,6 +1,10 @@
 //! An event as readers get it: encoded once, shared by all of them, with the fields that protocols need as values.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt::Write as _,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -35,10 +39,8 @@ pub struct Frame {
     pub terminal: Option<Status>,
     /// The whole frame of a run's own stream, `id:` line included.
     block: Bytes,
-    /// Where the part after the `id:` line begins.
-    event_at: usize,
-    /// Where the JSON begins; it ends two line feeds before the block does.
-    json_at: usize,
+    /// Where the JSON is; the `id:` line follows it.
+    json: Range<usize>,
     /// Where the payload begins, the last member of the JSON.
     payload_at: usize,
     meaning: OnceLock<What>,
@@ -48,21 +50,20 @@ pub struct Frame {
 impl Frame {
     /// Encodes an event; `history` is the one it was written in.
     pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<LogPosition>, history: Tag) -> Self {
-        let mut block = String::new();
-        if let Some(place) = place {
-            block.push_str("id: ");
-            block.push_str(&RunCursor { seq: place.seq, history }.to_string());
-            block.push('\n');
-        }
-        let event_at = block.len();
-        block.push_str("event: ");
+        let mut block = String::from("event: ");
         block.push_str(event.event_type.as_str());
         block.push_str("\ndata: ");
         let json_at = block.len();
         block.push_str(&event.envelope());
         debug_assert!(!block[json_at..].contains(['\n', '\r']), "an envelope is one line");
-        let payload_at = block.len() - "}".len() - event.payload.as_str().len();
-        block.push_str("\n\n");
+        let json = json_at..block.len();
+        let payload_at = json.end - "}".len() - event.payload.as_str().len();
+        block.push('\n');
+        if let Some(place) = place {
+            // After the data: a client that takes the id as soon as it reads the line has the event by then.
+            let _ = writeln!(block, "id: {}", RunCursor { seq: place.seq, history });
+        }
+        block.push('\n');
         Self {
             context,
             terminal: Status::after(&event.event_type).filter(|status| status.is_terminal()),
@@ -74,8 +75,7 @@ impl Frame {
             place,
             history,
             block: Bytes::from(block),
-            event_at,
-            json_at,
+            json,
             payload_at,
             meaning: OnceLock::new(),
             indexed: OnceLock::new(),
@@ -89,7 +89,7 @@ impl Frame {
 
     /// The `id:` line of a run's own stream; empty for an ephemeral event.
     pub fn id_line(&self) -> &[u8] {
-        &self.block[..self.event_at]
+        &self.block[self.json.end + 1..self.block.len() - 1]
     }
 
     /// Its size in memory: its bytes and its ids, and what its readers have read of its payload, which is at most about
@@ -123,13 +123,13 @@ impl Frame {
 
     /// The payload alone, as it was sent.
     pub fn payload(&self) -> JsonSlice<'_> {
-        let text = std::str::from_utf8(&self.block[self.payload_at..self.block.len() - "}\n\n".len()]);
+        let text = std::str::from_utf8(&self.block[self.payload_at..self.json.end - "}".len()]);
         debug_assert!(text.is_ok(), "it was text when it was encoded");
         JsonSlice::trusted(text.unwrap_or("{}"))
     }
 
     /// The envelope alone.
     pub fn json(&self) -> Bytes {
-        self.block.slice(self.json_at..self.block.len() - 2)
+        self.block.slice(self.json.clone())
     }
 }

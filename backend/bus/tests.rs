@@ -111,8 +111,8 @@ fn a_frame_counts_what_is_read_of_it() {
 fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
     let frame = frame("o", 7);
     let block = String::from_utf8(frame.block().to_vec()).unwrap();
-    assert!(block.starts_with("id: 7\nevent: log.info\ndata: {\"run_id\":"));
-    assert!(block.ends_with("\"payload\":{}}\n\n"));
+    assert!(block.starts_with("event: log.info\ndata: {\"run_id\":"));
+    assert!(block.ends_with("\"payload\":{}}\nid: 7\n\n"));
     assert_eq!(frame.id_line(), b"id: 7\n");
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame.json()).unwrap()["seq"], 7);
     assert_eq!(frame.payload().as_str(), "{}");
@@ -132,5 +132,5 @@ fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_ar
     let event =
         Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(place.seq), DateTime::UNIX_EPOCH);
     let frame = Frame::new(context, &event, Some(place), "0000beef".parse().unwrap());
-    assert!(frame.block().starts_with(b"id: 7.0000beef\nevent: log.info\n"));
+    assert!(frame.block().ends_with(b"\nid: 7.0000beef\n\n"));
 }

@@ -1,4 +1,4 @@
-//! Stream items as `text/event-stream`, framed by hand: LF only, one line of data per frame.
+//! Stream items as `text/event-stream`, framed by hand: LF only, one line of data per frame, and the id after it.
 //!
 //! A single frame of a run's stream is passed on as the shared bytes it is; several waiting ones are combined into
 //! chunks, so that a burst costs one write and a reader that is not reading holds no more than a chunk. A long text is
@@ -142,6 +142,13 @@ impl Sse {
     }
 
     fn write_frame(&mut self, chunk: &mut BytesMut, frame: &Frame) {
+        chunk.put_slice(b"event: ");
+        chunk.put_slice(self.prefix.as_bytes());
+        chunk.put_slice(frame.event_type.as_str().as_bytes());
+        chunk.put_slice(b"\ndata: ");
+        let row = if self.is_index { frame.indexed() } else { None };
+        chunk.put_slice(row.unwrap_or(&frame.json()));
+        chunk.put_slice(b"\n");
         match (&mut self.feed, frame.place) {
             (Some(cursor), Some(place)) => {
                 cursor.advance(place.lane, place.position);
@@ -149,13 +156,7 @@ impl Sse {
             }
             _ => chunk.put_slice(frame.id_line()),
         }
-        chunk.put_slice(b"event: ");
-        chunk.put_slice(self.prefix.as_bytes());
-        chunk.put_slice(frame.event_type.as_str().as_bytes());
-        chunk.put_slice(b"\ndata: ");
-        let row = if self.is_index { frame.indexed() } else { None };
-        chunk.put_slice(row.unwrap_or(&frame.json()));
-        chunk.put_slice(b"\n\n");
+        chunk.put_slice(b"\n");
     }
 
     /// Writes the frame of a snapshot up to its text, and keeps the rest for the following chunks.

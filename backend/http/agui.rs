@@ -9,12 +9,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    extract::{Body, Caller, Trace},
+    extract::{Body, Caller, Query, Trace},
     interrupts::answerable,
     model::CreateRun,
     problem::{Code, Problem},
     replies, runs,
-    stream::{Refused, jitter, place},
+    stream::{Refused, jitter, last_id, place},
     stream_body::{event_stream, stream},
 };
 use crate::{
@@ -116,10 +116,12 @@ async fn post(
 
 /// Follow a run by AG-UI.
 ///
-/// Joins it: the state, the messages, and then what happens; or continues after `Last-Event-ID`.
+/// Joins it: the state, the messages, and then what happens; or continues after an id.
 #[utoipa::path(get, operation_id = "follow_agui_run", path = "/api/agui/runs/{run_id}", tag = "ag-ui", params(
     ("run_id" = String, Path, description = "The `runId` of AG-UI, or a `run_id`"),
-    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this id")), responses(
+    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this id"),
+    ("lastEventId" = Option<String>, Query, description = "The same for clients that cannot set the header"),
+    ("after" = Option<String>, Query, description = "The same")), responses(
     (status = 200, description = "Events of AG-UI; see docs/protocols/ag-ui.md", content_type = "text/event-stream"),
     (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),
     (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
@@ -127,6 +129,7 @@ async fn join(
     State(server): State<Server>,
     caller: Caller,
     Path(id): Path<String>,
+    query: Query,
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
@@ -139,8 +142,7 @@ async fn join(
     let run = named.or_else(|| id.parse().ok()).ok_or_else(Problem::not_found)?;
     caller.needs_run(&server, Scope::Read, run).await?;
     let place = place(&server, &owner, &headers)?;
-    let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let reading = match last.filter(|id| !id.is_empty()) {
+    let reading = match last_id(&query, &headers)? {
         None => Reading::Joining,
         Some(last) => Reading::Resuming(last.parse().map_err(crate::timeline::resume::ResumeError::Invalid)?),
     };

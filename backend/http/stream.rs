@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use axum::{
     extract::{Extension, Path, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 
 /// What a reader requests, from header and query.
 pub(super) struct Asked {
-    /// `Last-Event-ID` takes precedence over `?after=`, and both over `?tail=`.
+    /// After an id ([`last_id`]), else with `?tail=`.
     begin: Begin,
     options: StreamOptions,
     /// Whether durable events are sent without their payloads.
@@ -48,12 +48,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Problem> {
-        let last = match headers.get("last-event-id") {
-            None => None,
-            Some(value) => Some(value.to_str().map_err(|_| invalid_cursor("Last-Event-ID is not plain text"))?),
-        };
-        // A reader that has seen no id sends an empty one.
-        let cursor = last.filter(|id| !id.is_empty()).or_else(|| query.text("after").filter(|id| !id.is_empty()));
+        let cursor = last_id(query, headers)?;
         let tail = query.text("tail").map(|_| query.number("tail", 0, 0, PAGE_ROWS_MAX)).transpose()?;
         let tokens = match query.text("tokens") {
             None | Some("true" | "1") => true,
@@ -69,6 +64,16 @@ impl Asked {
         let options = StreamOptions { filter, tokens, roles: query.roles()? };
         Ok(Self { begin, options, is_index: is_index(query)? })
     }
+}
+
+/// The id after which a reader continues: of the header `Last-Event-ID`, of `?lastEventId=`, which clients send that cannot
+/// set the header, or of `?after=`. A client that reconnects repeats the query it began with, so the first one counts. A
+/// reader that has seen no id sends an empty one.
+pub(super) fn last_id<'a>(query: &'a Query, headers: &'a HeaderMap) -> Result<Option<&'a str>, Problem> {
+    let header = headers.get("last-event-id").map(HeaderValue::to_str).transpose();
+    let header = header.map_err(|_| invalid_cursor("Last-Event-ID is not plain text"))?;
+    let sent = [header, query.text("lastEventId"), query.text("after")];
+    Ok(sent.into_iter().flatten().find(|id| !id.is_empty()))
 }
 
 /// What is followed.
@@ -187,7 +192,8 @@ impl From<ResumeError> for Problem {
 /// Replays the stored events, then continues live, each event once and in order. Reconnecting with the last seq of an
 /// ended run is answered with 204: stop.
 #[utoipa::path(get, operation_id = "follow_run", path = "/api/stream/runs/{run_id}", tag = "streams", params(("run_id" = uuid::Uuid, Path),
-    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this frame id; takes precedence over `after`"),
+    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this frame id; takes precedence over `lastEventId` and `after`"),
+    ("lastEventId" = Option<String>, Query, description = "The same for clients that cannot set the header; takes precedence over `after`"),
     ("after" = Option<String>, Query, description = "Continue after this frame id"),
     ("tail" = Option<i64>, Query, description = "Start with this many of the last events, at most 1000"),
     ("types" = Option<String>, Query, description = "Such as `tool.*,run.*`; ids remain true seqs"),
@@ -212,7 +218,8 @@ async fn run(
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
 #[utoipa::path(get, operation_id = "follow_thread", path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
-    ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
+    ("Last-Event-ID" = Option<String>, Header), ("lastEventId" = Option<String>, Query), ("after" = Option<String>, Query),
+    ("tail" = Option<i64>, Query),
     ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query),
     ("view" = Option<String>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
@@ -230,7 +237,8 @@ async fn thread(
 
 /// Follow everything the caller owns.
 #[utoipa::path(get, operation_id = "follow_runs", path = "/api/stream/runs", tag = "streams", params(
-    ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
+    ("Last-Event-ID" = Option<String>, Header), ("lastEventId" = Option<String>, Query), ("after" = Option<String>, Query),
+    ("tail" = Option<i64>, Query),
     ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query),
     ("view" = Option<String>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),

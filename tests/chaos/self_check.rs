@@ -24,7 +24,7 @@ fn data(seq: u64) -> String {
 
 /// A stream of the events 1 … [`EVENTS`] as sent over the wire.
 fn healthy() -> Vec<String> {
-    (1..=EVENTS).map(|seq| format!("id: {seq}\nevent: custom.x\ndata: {}\n\n", data(seq))).collect()
+    (1..=EVENTS).map(|seq| format!("event: custom.x\ndata: {}\nid: {seq}\n\n", data(seq))).collect()
 }
 
 fn table() -> Table {

@@ -31,7 +31,7 @@ async fn a_stream_opens_with_the_documented_head_and_lines() {
     let expected = ["run.created", "run.started", "custom.n", "run.completed", "stream.caught_up", "stream.end"];
     assert_eq!(names(&frames), expected);
     let text = String::from_utf8(stream.bytes).unwrap();
-    assert!(text.starts_with("retry: 1000\n\nid: 1\nevent: run.created\ndata: {\"run_id\":"), "{text}");
+    assert!(text.starts_with("retry: 1000\n\nevent: run.created\ndata: {\"run_id\":"), "{text}");
     assert!(text.ends_with("\n\nevent: stream.end\ndata: {\"status\":\"completed\",\"last_seq\":4}\n\n"), "{text}");
     assert_eq!(frames[4].json()["last_seq"], 4);
 }

@@ -8,3 +8,4 @@ mod formulas;
 mod preflight;
 mod tokens_of_providers;
 mod what_commands_say;
+mod resuming;

@@ -326,9 +326,6 @@ impl Dialect for AgUi {
 
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
         self.is_over |= said.is_last;
-        if let Some(at) = at {
-            let _ = writeln!(chunk, "id: {at}");
-        }
         chunk.put_slice(b"data: ");
         match said.at_ms.zip(said.json.strip_suffix('}')) {
             Some((at_ms, open)) => {
@@ -337,7 +334,11 @@ impl Dialect for AgUi {
             }
             None => chunk.put_slice(said.json.as_bytes()),
         }
-        chunk.put_slice(b"\n\n");
+        chunk.put_slice(b"\n");
+        if let Some(at) = at {
+            let _ = writeln!(chunk, "id: {at}");
+        }
+        chunk.put_slice(b"\n");
     }
 
     fn written(&mut self) {

@@ -91,7 +91,7 @@ impl Parser {
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
         match field {
             "id" => {
-                assert!(!value.contains('\0') && self.id.is_none() && self.data.is_none(), "id: {line:?}");
+                assert!(!value.contains('\0') && self.id.is_none() && self.data.is_some(), "id: {line:?}");
                 self.id = Some(value);
             }
             "event" => assert!(self.event.replace(value).is_none() && self.data.is_none(), "{line:?}"),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_parser_reads_frames_in_any_pieces() {
-        let text = "retry: 1000\n\n: ping\n\nid: 1\nevent: a.b\ndata: {\"x\":\"ü\"}\n\nevent: c\ndata: 1\n\n";
+        let text = "retry: 1000\n\n: ping\n\nevent: a.b\ndata: {\"x\":\"ü\"}\nid: 1\n\nevent: c\ndata: 1\n\n";
         let mut whole = Parser::default();
         let expected = whole.push(text.as_bytes());
         assert_eq!(expected.len(), 4);

@@ -32,7 +32,7 @@ afterEach(async () => {
 /** Every wait is the shortest one. */
 const impatient = () => vi.spyOn(Math, "random").mockReturnValue(0);
 
-const frames = (text: string) => text.split("\n\n").filter((frame) => frame.startsWith("id: "));
+const frames = (text: string) => text.split("\n\n").filter((frame) => /^id: /m.test(frame));
 
 /** Ends each answer cleanly once so many frames have passed. */
 const endingAfter = (count: number): Way => ({

@@ -137,6 +137,10 @@ test-features: postgres tools peers web
 chaos-quick: postgres faults build
     cargo test --test chaos -- quick
 
+# Logs by chance in each protocol of chat clients, read by its official client.
+faces-property count="10000": postgres tools peers web
+    RUNREEL_TEST_LOGS={{ count }} tests/in-memory cargo test --test it -- --nocapture any_log::
+
 # The fault harness, every scenario small.
 chaos-small: postgres faults build
     cargo test --test chaos -- full --small

@@ -97,9 +97,10 @@ pub enum What {
         name: String,
         error: Option<Json>,
     },
-    /// The interrupt's id is its span.
+    /// The interrupt's id is its span. With the call that it is about.
     InterruptRequested {
         interrupt_id: String,
+        tool_call_id: Option<String>,
     },
     InterruptResolved {
         interrupt_id: String,
@@ -200,9 +201,13 @@ fn token(
     struct Token {
         text: String,
         offset: usize,
+        role: Option<Value>,
     }
-    let text = Text { parent: parent.cloned(), ..Text::new(span?.clone(), Kind::of(event_type)?) };
+    let mut text = Text { parent: parent.cloned(), ..Text::new(span?.clone(), Kind::of(event_type)?) };
     let token: Token = serde_json::from_str(payload.as_str()).ok()?;
+    if let Some(Value::String(role)) = token.role {
+        text.role = Cow::Owned(role);
+    }
     Some(What::Token { text, offset: token.offset, piece: token.text })
 }
 
@@ -240,7 +245,7 @@ fn what(event_type: &EventType, span: Option<&SpanId>, payload: JsonSlice<'_>, m
         "step.started" => What::StepStarted { name: name() },
         "step.completed" => What::StepEnded { name: name(), error: None },
         "step.failed" => What::StepEnded { name: name(), error: error().or_else(|| Some(Json::empty())) },
-        "interrupt.requested" => What::InterruptRequested { interrupt_id: span() },
+        "interrupt.requested" => What::InterruptRequested { interrupt_id: span(), tool_call_id: text("tool_call_id") },
         "interrupt.resolved" => What::InterruptResolved { interrupt_id: span() },
         "state.checkpointed" => What::Checkpointed,
         _ => What::Other,
@@ -277,6 +282,16 @@ mod tests {
             What::ToolStarted { tool_call_id, name, args: None, is_client: false }
         );
         assert_eq!(meaning("run.failed", Some(1), "7"), What::RunFailed { error: Json::parse("7").ok() });
+    }
+
+    #[test]
+    fn a_token_is_of_the_role_that_it_says() {
+        let role = |payload: &str| match meaning("message.delta", None, payload) {
+            What::Token { text, .. } => text.role,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(role(r#"{"text":"a","offset":0,"role":"user"}"#), "user");
+        assert_eq!(role(r#"{"text":"a","offset":0,"role":7}"#), "assistant");
     }
 
     #[test]

@@ -43,7 +43,11 @@ pub fn draft(said: Said, id: &EventId, span: Option<&SpanId>, parent: Option<&Sp
 }
 
 /// A piece of a text that is still being written: of a message, or of reasoning.
-pub fn piece(is_reasoning: bool, span: &SpanId, text: &str) -> Draft {
+pub fn piece(is_reasoning: bool, role: &str, span: &SpanId, text: &str) -> Draft {
     let event_type = if is_reasoning { "reasoning.delta" } else { "message.delta" };
-    Draft::new(event_type, &serde_json::json!({"text": text})).span(span)
+    let mut payload = serde_json::json!({"text": text});
+    if !is_reasoning && role != "assistant" {
+        payload["role"] = role.into();
+    }
+    Draft::new(event_type, &payload).span(span)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::domain::{
-    id::SpanId,
+    id::{RunId, SpanId},
     limits::{CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX, TOOL_NAME_CHARS_MAX},
 };
 
@@ -24,9 +24,17 @@ impl InvalidMember {
 /// A person's word on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
+    /// The run that asked, if the client was told.
+    pub run_id: Option<RunId>,
     pub interrupt_id: SpanId,
     pub approved: bool,
     pub reason: Option<String>,
+}
+
+/// An id of a run as its client was told it, `{run_id}/{id}`, in its parts; one without a run as it is.
+pub fn id_of_run(id: &str) -> (Option<RunId>, &str) {
+    let parts = id.split_once('/').and_then(|(run, id)| Some((run.parse().ok()?, id)));
+    parts.map_or((None, id), |(run, id)| (Some(run), id))
 }
 
 /// Tools that the client itself executes, as a run's input has them: `[{name, description, parameters}]`.

@@ -223,14 +223,14 @@ impl Chat<'_> {
         if !latest.head.status.is_terminal() || asked.is_empty() {
             return Err(Problem::new(Code::InvalidRequest, nothing).field("messages"));
         }
-        let result = |call: &Value| {
-            let id = call["id"].as_str().unwrap_or_default();
-            let output = continued.outputs.iter().find(|output| output.tool_call_id == id);
+        let ids: Vec<&str> = asked.iter().map(|call| call["id"].as_str().unwrap_or_default()).collect();
+        let result = |(output, id): (Option<&Output>, &&str)| {
             let missing =
                 || Problem::new(Code::InvalidRequest, format!("the call {id} has no output")).field("messages");
-            output.map(Output::message).ok_or_else(missing)
+            output.map(|output| output.message(id)).ok_or_else(missing)
         };
-        let messages = asked.iter().map(result).collect::<Result<_, _>>()?;
+        let outputs = continued.outputs_of(run, &ids);
+        let messages = outputs.into_iter().zip(&ids).map(result).collect::<Result<_, _>>()?;
         let before = Own::of(&latest);
         let mut earlier = if before.message_id == continued.message_id { before.continues } else { Vec::new() };
         earlier.push(run);

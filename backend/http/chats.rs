@@ -41,8 +41,10 @@ pub(super) async fn decide(
     let runs: Vec<RunId> = earlier.iter().copied().chain([run]).collect();
     let questions = server.timeline.store().interrupts().asked(&context.owner_id, &runs).await?;
     let mut answers = Vec::new();
-    for Decided { interrupt_id, approved, reason } in decided {
-        let mut askers = questions.iter().filter(|asked| asked.interrupt_id == *interrupt_id).map(|asked| asked.run_id);
+    for Decided { run_id, interrupt_id, approved, reason } in decided {
+        let is_meant = |of: RunId| run_id.is_none_or(|run| run == of);
+        let asked = questions.iter().filter(|asked| asked.interrupt_id == *interrupt_id && is_meant(asked.run_id));
+        let mut askers = asked.map(|asked| asked.run_id);
         if askers.clone().any(|asker| asker == run) {
             let decision = if *approved { Decision::Approve } else { Decision::Reject };
             let value = reason.as_ref().filter(|_| !approved).map(Json::of);

@@ -12,18 +12,21 @@
 //! active run, of the principal or of all.
 
 mod elsewhere;
+mod handle;
 mod text;
 mod unsaved;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Weak},
+    sync::Arc,
 };
 
 use chrono::{DateTime, Utc};
 use lru::LruCache;
 use uuid::Uuid;
 
+pub use self::handle::{HeldText, OpenText};
 pub(super) use self::unsaved::Unsaved;
 use self::{
     elsewhere::{Closings, Copied},
@@ -42,30 +45,8 @@ use crate::{
     quota::{Full, Quota, Share},
 };
 
-/// The text so far of one open span, for a reader that joins now.
-#[derive(Clone, Debug)]
-pub struct OpenText {
-    pub context: Arc<RunContext>,
-    pub event_type: EventType,
-    pub span_id: SpanId,
-    /// Characters of the text: the offset of the next delta.
-    pub chars: usize,
-    /// Whether another process writes it, or wrote it: that one may have been killed.
-    pub is_copy: bool,
-    bytes: usize,
-    text: Arc<Text>,
-}
-
-/// The same without keeping the text: it is there as long as the process has it.
-#[derive(Clone, Debug)]
-pub struct HeldText {
-    context: Arc<RunContext>,
-    event_type: EventType,
-    pub span_id: SpanId,
-    chars: usize,
-    bytes: usize,
-    text: Weak<Text>,
-}
+/// Whose words a text is, if nothing says so.
+const ASSISTANT: &str = "assistant";
 
 /// All open texts of the process.
 #[derive(Debug)]
@@ -94,6 +75,7 @@ struct OpenRun {
 struct OpenSpan {
     event_type: EventType,
     parent_span_id: Option<SpanId>,
+    role: Cow<'static, str>,
     /// When the last delta was emitted.
     at: DateTime<Utc>,
     text: Arc<Text>,
@@ -115,6 +97,8 @@ enum Origin {
 struct Piece<'a> {
     event_type: &'a EventType,
     parent_span_id: Option<&'a SpanId>,
+    /// Of the first piece.
+    role: Cow<'static, str>,
     at: DateTime<Utc>,
     text: &'a str,
 }
@@ -161,7 +145,9 @@ impl OpenTexts {
             return Ok(0);
         };
         let (event_type, parent_span_id) = (&event.event_type, event.parent_span_id.as_ref());
-        let piece = Piece { event_type, parent_span_id, at: event.at, text };
+        let role = if so_far.is_none() { event.payload.member("role") } else { None };
+        let role = role.map_or(Cow::Borrowed(ASSISTANT), |role: String| Cow::Owned(role));
+        let piece = Piece { event_type, parent_span_id, role, at: event.at, text };
         self.text_ids.1 = self.text_ids.1.wrapping_add(1);
         let own = Origin::Here(Saving::of(Uuid::from_u128(self.text_ids.1)));
         let offset = self.keep(context, span_id, &piece, share, own);
@@ -215,6 +201,7 @@ impl OpenTexts {
             let span = OpenSpan {
                 event_type: piece.event_type.clone(),
                 parent_span_id: piece.parent_span_id.cloned(),
+                role: piece.role.clone(),
                 at: piece.at,
                 text: Arc::new(text),
                 bytes: piece.text.len(),
@@ -345,47 +332,11 @@ impl OpenRun {
             context: Arc::clone(&self.context),
             event_type: span.event_type.clone(),
             span_id: span_id.clone(),
+            role: span.role.clone(),
             chars: span.chars,
             is_copy: matches!(span.origin, Origin::Elsewhere(_)),
             bytes: span.bytes,
             text: Arc::clone(&span.text),
-        })
-    }
-}
-
-impl HeldText {
-    /// The text as it was then; `None` if the process does not have it any more.
-    pub fn open(self) -> Option<OpenText> {
-        let Self { context, event_type, span_id, chars, bytes, text } = self;
-        Some(OpenText { context, event_type, span_id, chars, is_copy: true, bytes, text: text.upgrade()? })
-    }
-}
-
-impl OpenText {
-    /// A text that is in no table, in pieces of two characters: what tests of readers give them.
-    #[doc(hidden)]
-    pub fn for_tests(context: &Arc<RunContext>, event: &EventType, span: &SpanId, text: &str, is_copy: bool) -> Self {
-        let share = Quota::new(1, 1).try_take(&context.owner_id, 0).expect("nothing is free");
-        let (chars, bytes) = (text.chars().collect::<Vec<_>>(), text.len());
-        let kept = Text::of(chars.chunks(2).map(|two| two.iter().collect()).collect(), share);
-        let chars = chars.len();
-        let (context, event_type, span_id) = (Arc::clone(context), event.clone(), span.clone());
-        Self { context, event_type, span_id, chars, is_copy, bytes, text: Arc::new(kept) }
-    }
-
-    /// A handle that does not keep the text.
-    pub fn hold(&self) -> HeldText {
-        let Self { context, event_type, span_id, chars, bytes, text, .. } = self.clone();
-        HeldText { context, event_type, span_id, chars, bytes, text: Arc::downgrade(&text) }
-    }
-
-    /// The text in pieces of a bounded size, read lazily.
-    pub fn pieces(&self) -> impl Iterator<Item = String> + Send + use<> {
-        let (text, mut left) = (Arc::clone(&self.text), self.bytes);
-        (0..).map_while(move |index| {
-            let piece = text.piece(index, left)?;
-            left -= piece.len();
-            Some(piece)
         })
     }
 }

@@ -18,6 +18,7 @@ mod agui;
 #[cfg(feature = "agents")]
 mod agui_proxy;
 mod ai_sdk;
+mod any_log;
 mod artifacts;
 mod auth;
 mod backup;

@@ -8,4 +8,6 @@ mod formulas;
 mod preflight;
 mod tokens_of_providers;
 mod what_commands_say;
+mod opened_and_closed;
+mod repeated_ids;
 mod resuming;

@@ -29,7 +29,7 @@ const CALL_CHUNK: &str = "TOOL_CALL_CHUNK";
 /// What an event adds, in order.
 #[derive(Debug, PartialEq)]
 pub(super) enum Out {
-    Piece { span: SpanId, is_reasoning: bool, text: String },
+    Piece { span: SpanId, is_reasoning: bool, role: String, text: String },
     Entry(Entry),
 }
 
@@ -207,7 +207,7 @@ impl<'a> Live<'a> {
         if let Some(span) = text.span.clone().filter(|_| !delta.is_empty()) {
             match self.out.last_mut() {
                 Some(Out::Piece { span: last, text: piece, .. }) if *last == span => piece.push_str(delta),
-                _ => self.out.push(Out::Piece { span, is_reasoning, text: delta.to_owned() }),
+                _ => self.out.push(Out::Piece { span, is_reasoning, role: text.role.clone(), text: delta.to_owned() }),
             }
         }
     }

@@ -235,7 +235,7 @@ impl Post<'_> {
     async fn emit(&self, at: usize, out: Vec<Out>) -> Result<(), Stop> {
         let mut n = 0;
         let drafts = out.into_iter().filter_map(|out| match out {
-            Out::Piece { span, is_reasoning, text } => Some(piece(is_reasoning, &span, &text)),
+            Out::Piece { span, is_reasoning, role, text } => Some(piece(is_reasoning, &role, &span, &text)),
             Out::Entry(entry) => {
                 let id = EventId::trusted(&format!("agui:{}:{at}.{n}", self.visit.span));
                 n += 1;

@@ -5,8 +5,14 @@ pub const LIVE_TEXTS_MAX: usize = 4;
 /// Messages and calls of a run that a stream for chat clients remembers, and calls that a message may announce; the newest
 /// messages and calls, the first of the announced ones.
 pub const CHAT_RECENT_MAX: usize = 256;
+/// Ids with which a stream for chat clients compares a new one, at least, and at most twice as many.
+pub const CHAT_NAMES_MAX: usize = 512;
 /// Steps that are open at a time for a reader of AG-UI.
 pub const AGUI_STEPS_MAX: usize = 8;
+/// Subagents that are open at a time for a reader of AG-UI.
+pub const AGUI_SUBAGENTS_MAX: usize = 64;
+/// The beginning of a subagent that is shown, bytes.
+pub const AGUI_SUBAGENT_BYTES_MAX: usize = 4 * 1024;
 /// Messages that a reader of AG-UI who joins is told, bytes and number; the newest.
 pub const AGUI_HISTORY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const AGUI_HISTORY_MESSAGES_MAX: usize = 10_000;

@@ -1,11 +1,10 @@
 //! Calls of tools, and the questions about them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{AgUi, Said, words::Word};
 use crate::{
     domain::{
-        id::SpanId,
         json::Json,
         limits::{AGUI_QUESTIONS_BYTES_MAX, AGUI_RESUME_MAX, CHAT_RECENT_MAX, PAYLOAD_BYTES_MAX},
         meaning::What,
@@ -17,7 +16,8 @@ impl AgUi {
     pub(super) fn tool(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
         match event.what {
             What::ToolStarted { tool_call_id, name, args, is_client } => {
-                self.call(tool_call_id, name, args.as_ref(), event.frame.parent_span_id.as_ref(), out);
+                let parent = self.ids.parent_of(event);
+                self.call(tool_call_id, name, args.as_ref(), parent.as_deref(), out);
                 if *is_client {
                     self.expect(self.ids.of(tool_call_id));
                 }
@@ -34,12 +34,12 @@ impl AgUi {
     }
 
     /// A call with its arguments, unless it was said when a person was asked about it.
-    fn call(&mut self, call: &str, name: &str, args: Option<&Json>, parent: Option<&SpanId>, out: &mut Vec<Said>) {
+    fn call(&mut self, call: &str, name: &str, args: Option<&Json>, parent: Option<&str>, out: &mut Vec<Said>) {
         if !self.calls.insert(call, ()) {
             return;
         }
-        let (id, parent) = (self.ids.of(call), self.ids.parent_of(call, parent));
-        let (tool_call_id, parent_message_id) = (id.as_str(), parent.as_deref());
+        let id = self.ids.of(call);
+        let (tool_call_id, parent_message_id) = (id.as_str(), parent);
         let args = args.map_or_else(|| "{}".to_owned(), plain);
         if let Some(history) = &mut self.history {
             return history.messages.call(tool_call_id, name, &args, parent_message_id);
@@ -71,16 +71,15 @@ impl AgUi {
         out.push(Said::new(&Word::ToolCallResult { message_id, tool_call_id, content, role: "tool" }));
     }
 
-    pub(super) fn ask(&mut self, interrupt_id: &str, event: &Event<'_>, out: &mut Vec<Said>) {
+    pub(super) fn ask(&mut self, interrupt_id: &str, call: Option<&str>, event: &Event<'_>, out: &mut Vec<Said>) {
         let payload = event.payload().members();
         let text = |name: &str| payload.read::<String>(name);
-        let call = text("tool_call_id");
-        if let (Some(call), Some(tool)) = (&call, text("tool")) {
+        if let (Some(call), Some(tool)) = (call, text("tool")) {
             // The log has the call once it is made; its question comes before.
             self.call(call, &tool, payload.raw("args").as_ref(), None, out);
         }
         let kind = text("kind").unwrap_or_default();
-        let reason = text("reason").unwrap_or_else(|| match (kind.as_str(), &call) {
+        let reason = text("reason").unwrap_or_else(|| match (kind.as_str(), call) {
             ("approval", Some(_)) => "tool_call".to_owned(),
             ("approval", None) => "confirmation".to_owned(),
             ("question" | "", _) => "input_required".to_owned(),
@@ -89,10 +88,10 @@ impl AgUi {
         let mut interrupt = json!({"id": interrupt_id, "reason": reason});
         let parts = [
             ("message", text("prompt").map(|text| json!(text))),
-            ("toolCallId", call.map(|call| json!(self.ids.of(&call)))),
-            ("responseSchema", payload.read("response_schema")),
+            ("toolCallId", call.map(|call| json!(self.ids.of(call)))),
+            ("responseSchema", payload.read("response_schema").filter(Value::is_object)),
             ("expiresAt", text("expires_at").map(|text| json!(text))),
-            ("metadata", payload.read("metadata")),
+            ("metadata", payload.read("metadata").filter(Value::is_object)),
         ];
         for (name, value) in parts {
             if let Some(value) = value {

@@ -4,11 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::{Said, ids::Ids, messages::Messages, texts::role};
+use super::{
+    Said,
+    ids::Ids,
+    messages::{Messages, shaped},
+    shapes,
+    texts::role,
+};
 use crate::{
     domain::{
         id::RunId,
-        json::JsonSlice,
+        json::{Json, JsonSlice},
         limits::{AGUI_KEPT_BYTES_MAX, REPLY_FREE_BYTES},
         meaning::{What, content_of},
     },
@@ -79,14 +85,14 @@ impl History {
         self.messages.text(&ids.of(text.span.as_str()), role, content, call.as_deref());
     }
 
-    /// Keeps an event of the family `agui`.
-    pub(super) fn event(&mut self, word: &str, payload: JsonSlice<'_>) {
+    /// Keeps an event of the family `agui` that has the shape of its word.
+    pub(super) fn event(&mut self, word: &str, event: Option<Value>) {
+        let Some(event) = event else { return };
         match word {
-            "messages_snapshot" => self.messages.replace(self.run, payload),
-            "state_snapshot" => self.state = State::default().with(renamed(word, payload).to_string()),
-            "state_delta" => self.state = std::mem::take(&mut self.state).with(renamed(word, payload).to_string()),
+            "messages_snapshot" => self.messages.replace(self.run, Json::of(&event).slice()),
+            "state_snapshot" => self.state = State::default().with(event.to_string()),
+            "state_delta" => self.state = std::mem::take(&mut self.state).with(event.to_string()),
             "activity_snapshot" | "activity_delta" => {
-                let event = renamed(word, payload);
                 let id = event["messageId"].as_str().unwrap_or_default();
                 self.activities.keep(id, event.to_string(), word == "activity_snapshot");
             }
@@ -168,8 +174,8 @@ impl Activities {
 }
 
 /// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`. What it is and when it happened
-/// is not for its payload to say.
-pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Value {
+/// is not for its payload to say. `None` if it has not the shape of its word.
+pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Option<Value> {
     let mut event = Map::from_iter([("type".to_owned(), json!(word.to_ascii_uppercase()))]);
     let members: Map<String, Value> = serde_json::from_str(payload.as_str()).unwrap_or_default();
     for (name, value) in members {
@@ -180,9 +186,19 @@ pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Value {
             let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
             name + &initial.into_iter().chain(letters).collect::<String>()
         });
-        if !matches!(&*name, "type" | "timestamp") {
+        // What goes on is of whom it began with.
+        let is_of_the_beginning =
+            name == "subagentRunId" && matches!(word, "activity_delta" | "reasoning_encrypted_value");
+        if !matches!(&*name, "type" | "timestamp") && !is_of_the_beginning {
             event.insert(name, value);
         }
     }
-    Value::Object(event)
+    let mut event = Value::Object(event);
+    if word == "messages_snapshot"
+        && let Some(Value::Array(messages)) = event.get_mut("messages")
+    {
+        let given = std::mem::take(messages).into_iter().enumerate();
+        messages.extend(given.filter_map(|(n, message)| shaped(message, || format!("snapshot.{n}"))));
+    }
+    shapes::fits(word, &event).then_some(event)
 }

@@ -15,9 +15,9 @@ pub(super) struct Ids {
     run: RunId,
     /// The run's input is a whole `RunAgentInput`: its agent's ids are those of the client's conversation.
     is_agents: bool,
-    /// Complete texts.
-    texts: Recent,
-    /// The messages of calls that a message announced and that were not made yet.
+    /// Complete texts by their spans: the name of the newest.
+    texts: Recent<SpanId>,
+    /// The messages of calls that a message announced and that were not made yet, by the calls' own ids.
     announced: Recent<SpanId>,
 }
 
@@ -32,10 +32,14 @@ impl Ids {
     }
 
     /// The message that a call belongs to, as the call is made.
-    pub(super) fn parent_of(&mut self, call: &str, parent: Option<&SpanId>) -> Option<String> {
-        let announced = self.announced.remove(call);
-        let parent = announced.as_ref().or(parent)?;
-        (self.is_agents || self.texts.contains(parent.as_str())).then(|| self.of(parent.as_str()))
+    pub(super) fn parent_of(&mut self, started: &Event<'_>) -> Option<String> {
+        let What::ToolStarted { tool_call_id, .. } = started.frame.meaning() else { return None };
+        if let Some(announced) = self.announced.remove(tool_call_id) {
+            return Some(self.of(announced.as_str()));
+        }
+        let parent = started.frame.parent_span_id.as_ref()?;
+        let known = self.texts.get(parent.as_str());
+        known.or(self.is_agents.then_some(parent)).map(|parent| self.of(parent.as_str()))
     }
 
     /// Learns from an event.
@@ -49,9 +53,11 @@ impl Ids {
                 self.is_agents = has_messages && input.slice("runId").is_some();
             }
             What::Text { text, tool_call_ids, .. } => {
-                self.texts.insert(text.span.as_str(), ());
+                if let Some(span) = &event.frame.span_id {
+                    self.texts.put(span.as_str(), text.span.clone());
+                }
                 for call in tool_call_ids {
-                    self.announced.insert(call, text.span.clone());
+                    self.announced.put(call, text.span.clone());
                 }
             }
             _ => {}

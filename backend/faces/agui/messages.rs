@@ -16,9 +16,10 @@ use serde::{
 };
 use serde_json::{Value, json, value::RawValue};
 
+use super::shapes;
 use crate::domain::{
     id::RunId,
-    json::JsonSlice,
+    json::{Json, JsonSlice},
     limits::{AGUI_HISTORY_BYTES_MAX, AGUI_HISTORY_MESSAGES_MAX},
 };
 
@@ -114,13 +115,11 @@ impl Messages {
                 let text = members.slice("content").map(text_of).unwrap_or_default();
                 *self.brought.entry(self.hasher.hash_one((&*role, &*text))).or_default() += 1;
             }
-            if let Some(id) = members.read::<String>("id") {
-                self.push(Message::new(&id, &role, message.to_string()));
-            } else if let Ok(mut named) = serde_json::from_str::<Value>(message.as_str()) {
-                let id = format!("{run}/input.{number}");
-                named["id"] = json!(id);
-                self.push(Message::new(&id, &role, named.to_string()));
-            }
+            let given = serde_json::from_str(message.as_str()).ok();
+            let Some(message) = given.and_then(|given| shaped(given, || format!("{run}/input.{number}"))) else {
+                continue;
+            };
+            self.push(Message::new(message["id"].as_str().unwrap_or_default(), &role, message.to_string()));
         }
     }
 
@@ -232,6 +231,24 @@ impl Messages {
         json.push_str("]}");
         json
     }
+}
+
+/// A message as AG-UI has it, with an id; one in another form with its text alone. `None` if its role is none of AG-UI's.
+pub(super) fn shaped(message: Value, id: impl FnOnce() -> String) -> Option<Value> {
+    let mut message = message;
+    if !message["id"].is_string() {
+        message.as_object_mut()?.insert("id".to_owned(), json!(id()));
+    }
+    if shapes::fits("message", &message) {
+        return Some(message);
+    }
+    let text = text_of(Json::of(&message["content"]).slice());
+    let mut plain = json!({"id": message["id"], "role": message["role"], "content": text});
+    let call = [&message["toolCallId"], &message["tool_call_id"]].into_iter().find(|call| call.is_string());
+    if let Some(call) = call.filter(|_| message["role"] == "tool") {
+        plain["toolCallId"] = call.clone();
+    }
+    shapes::fits("message", &plain).then_some(plain)
 }
 
 /// The text of a content: a text, or a list of parts.

@@ -16,6 +16,8 @@ mod ids;
 pub mod input;
 mod messages;
 mod recent;
+mod shapes;
+mod subagents;
 mod texts;
 mod words;
 
@@ -26,7 +28,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::history::Earlier;
-use self::{calls::plain, history::History, ids::Ids, recent::Recent, words::Word};
+use self::{calls::plain, history::History, ids::Ids, recent::Recent, subagents::Subagents, words::Word};
 use super::{
     conversation::{Dialect, Event, Part},
     position::Position,
@@ -37,7 +39,7 @@ use crate::{
         id::{RunId, SpanId},
         json::Json,
         limits::AGUI_STEPS_MAX,
-        meaning::What,
+        meaning::{Text, What},
         run::Status,
     },
     quota::Share,
@@ -63,6 +65,12 @@ impl Said {
 
     fn of_json(json: String) -> Self {
         Self { json, at_ms: None, is_last: false }
+    }
+
+    /// Several events, of which a reader has all or none: only the last has an id.
+    fn together(events: impl Iterator<Item = Value>) -> Option<Self> {
+        let events: Vec<String> = events.map(|event| event.to_string()).collect();
+        (!events.is_empty()).then(|| Self::of_json(events.join("\n\ndata: ")))
     }
 
     fn last(event: &Value) -> Self {
@@ -91,15 +99,16 @@ pub struct AgUi {
     ids: Ids,
     /// Open steps by name: how many have it.
     steps: BTreeMap<String, usize>,
+    subagents: Subagents,
     /// Calls that were said.
     calls: Recent,
-    /// The text that was said again as another message, until it ends.
-    replaced: Option<SpanId>,
+    /// Texts that have begun and not ended; those that were said again as another message are marked.
+    texts: BTreeMap<SpanId, bool>,
     /// Calls that the client is to make.
     pending: Vec<String>,
     /// Questions without an answer, in order, by their ids.
     asked: Vec<(String, Json)>,
-    usage: Option<Json>,
+    usage: Option<Value>,
     /// How the run ended, until it is said.
     finish: Option<Said>,
     is_interrupted: bool,
@@ -116,8 +125,9 @@ impl AgUi {
             history: None,
             room: None,
             steps: BTreeMap::new(),
+            subagents: Subagents::default(),
             calls: Recent::default(),
-            replaced: None,
+            texts: BTreeMap::new(),
             pending: Vec::new(),
             asked: Vec::new(),
             usage: None,
@@ -160,7 +170,7 @@ impl AgUi {
                     let is_told = std::mem::take(&mut self.announces);
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
-                    out.extend(self.open_steps());
+                    out.extend(self.begun());
                 }
             }
             What::RunPaused(Status::Interrupted) => {
@@ -187,7 +197,9 @@ impl AgUi {
                     out.push(Said::new(&Word::StepFinished { step_name: name }));
                 }
             }
-            What::InterruptRequested { interrupt_id } => self.ask(interrupt_id, event, out),
+            What::InterruptRequested { interrupt_id, tool_call_id } => {
+                self.ask(interrupt_id, tool_call_id.as_deref(), event, out);
+            }
             What::InterruptResolved { interrupt_id } => self.asked.retain(|(id, _)| id != interrupt_id),
             What::Other => self.other(event, out),
             What::RunCreated
@@ -206,17 +218,22 @@ impl AgUi {
             return Vec::new();
         }
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});
-        let mut said: Vec<Said> = self.finished_steps().collect();
+        let mut said: Vec<Said> = self.ended(&json!({"type": "suspended"})).collect();
         said.push(Said::last(&self.finished(&outcome)));
         said
     }
 
-    fn open_steps(&self) -> impl Iterator<Item = Said> {
-        self.steps.keys().map(|step_name| Said::new(&Word::StepStarted { step_name }))
+    /// The beginnings of steps and subagents that are open.
+    fn begun(&self) -> impl Iterator<Item = Said> {
+        let steps = self.steps.keys().map(|step_name| Said::new(&Word::StepStarted { step_name }));
+        Said::together(self.subagents.begun()).into_iter().chain(steps)
     }
 
-    fn finished_steps(&self) -> impl Iterator<Item = Said> {
-        self.steps.keys().map(|step_name| Said::new(&Word::StepFinished { step_name }))
+    /// Their ends.
+    fn ended(&self, outcome: &Value) -> impl Iterator<Item = Said> {
+        let steps = self.steps.keys().map(|step_name| Said::new(&Word::StepFinished { step_name }));
+        let end = |id| json!({"type": "SUBAGENT_FINISHED", "subagentRunId": id, "outcome": outcome});
+        steps.chain(Said::together(self.subagents.open().map(end)))
     }
 
     fn end(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
@@ -238,7 +255,7 @@ impl AgUi {
                     outcome["pendingToolCallIds"] = json!(self.pending);
                 }
                 let mut said = self.finished(&outcome);
-                if let Some(output) = output {
+                if let Some(output) = output.as_ref().filter(|output| output.as_str() != "null") {
                     said["result"] = json!(output);
                 }
                 said
@@ -246,14 +263,14 @@ impl AgUi {
             _ => return,
         };
         if let Some(usage) = &self.usage {
-            finish["usage"] = json!(usage);
+            finish["usage"] = usage.clone();
         }
         let is_error = finish["type"] == "RUN_ERROR";
         let finish = Said { at_ms: Some(event.frame.at.timestamp_millis()), ..Said::last(&finish) };
         if self.is_joining() {
             self.finish = Some(finish);
         } else {
-            out.extend(self.finished_steps().filter(|_| !is_error));
+            out.extend(self.ended(&json!({"type": "success"})).filter(|_| !is_error));
             out.push(finish);
         }
     }
@@ -262,33 +279,27 @@ impl AgUi {
     fn other(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
         let (name, payload) = (event.frame.event_type.as_str(), event.payload());
         let word = name.strip_prefix("agui.");
-        if let Some(history) = &mut self.history
-            && word != Some("usage")
-        {
-            return history.event(word.unwrap_or_default(), payload);
-        }
-        let Some(word) = word else {
-            return out.push(Said::new(&json!({"type": "CUSTOM", "name": name, "value": payload})));
-        };
         let said = match word {
-            "usage" => return self.usage = payload.members().raw("usage"),
-            "custom" => json!({
-                "type": "CUSTOM", "name": payload.member::<String>("name").unwrap_or_default(),
-                "value": payload.member::<Value>("value"),
+            Some("usage") => {
+                let usage: Option<Value> = payload.member("usage");
+                self.usage = usage.filter(|usage| shapes::fits("usage", usage));
+                return;
+            }
+            Some("custom") => {
+                let name: Option<String> = payload.member("name");
+                name.map(|name| json!({"type": "CUSTOM", "name": name, "value": payload.member::<Value>("value")}))
+            }
+            Some(word) => history::renamed(word, payload).filter(|event| match word {
+                "subagent_started" | "subagent_finished" | "subagent_error" => self.subagents.take(word, event),
+                _ => true,
             }),
-            "messages_snapshot"
-            | "state_snapshot"
-            | "state_delta"
-            | "raw"
-            | "activity_snapshot"
-            | "activity_delta"
-            | "reasoning_encrypted_value"
-            | "subagent_started"
-            | "subagent_finished"
-            | "subagent_error" => history::renamed(word, payload),
-            _ => json!({"type": "CUSTOM", "name": name, "value": payload}),
+            None => None,
         };
-        out.push(Said::new(&said));
+        if let Some(history) = &mut self.history {
+            return history.event(word.unwrap_or_default(), said);
+        }
+        // What has another shape than its word is the application's own.
+        out.push(Said::new(&said.unwrap_or_else(|| json!({"type": "CUSTOM", "name": name, "value": payload}))));
     }
 
     /// What one that joins is told: the state, the messages, the open steps, and the end if there is one.
@@ -297,7 +308,7 @@ impl AgUi {
         let finish = self.finish.take();
         let interrupted = self.interrupted();
         if finish.is_none() && interrupted.is_empty() {
-            out.extend(self.open_steps());
+            out.extend(self.begun());
         }
         out.extend(finish);
         out.extend(interrupted.into_iter().filter(|said| said.is_last));
@@ -339,6 +350,15 @@ impl Dialect for AgUi {
             let _ = writeln!(chunk, "id: {at}");
         }
         chunk.put_slice(b"\n");
+    }
+
+    fn shows(&self, text: &Text) -> bool {
+        // The result of a call is no text.
+        text.role != "tool"
+    }
+
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        event.frame.terminal.is_some() || (event.pauses() && !self.asked.is_empty())
     }
 
     fn written(&mut self) {

@@ -34,9 +34,15 @@ impl<V> Recent<V> {
         true
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
+    /// Adds a name, or gives it another value.
+    pub(super) fn put(&mut self, name: &str, value: V) {
+        self.remove(name);
+        self.insert(name, value);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&V> {
         let hash = self.hasher.hash_one(name);
-        self.kept.iter().any(|(kept, _)| *kept == hash)
+        self.kept.iter().find(|(kept, _)| *kept == hash).map(|(_, value)| value)
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<V> {
@@ -58,8 +64,10 @@ mod tests {
             assert!(!recent.insert(&n.to_string(), 0), "it is there");
         }
         assert_eq!(recent.kept.len(), CHAT_RECENT_MAX);
-        assert!(!recent.contains("0"));
+        assert_eq!(recent.get("0"), None);
         let last = 3 * CHAT_RECENT_MAX - 1;
+        recent.put(&last.to_string(), last);
+        assert_eq!(recent.get(&last.to_string()), Some(&last));
         assert_eq!((recent.remove(&last.to_string()), recent.remove(&last.to_string())), (Some(last), None));
     }
 }

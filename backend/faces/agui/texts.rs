@@ -1,5 +1,7 @@
 //! Texts: messages and reasoning, while they are written and when they are complete.
 
+use std::borrow::Cow;
+
 use super::{AgUi, Said, words::Word};
 use crate::{
     domain::meaning::{Kind, Text},
@@ -20,30 +22,34 @@ impl AgUi {
         if self.history.is_some() {
             return;
         }
-        // What people and tools said came from the client.
-        if matches!(&*text.role, "user" | "tool") {
-            return;
-        }
         let (id, role) = (self.ids.of(text.span.as_str()), role(text));
-        let again = || format!("{id}~");
+        // There is no word for a text that changed: the message ends, and another has the right text.
+        let named = |is_again: bool| if is_again { Cow::Owned(format!("{id}~")) } else { Cow::Borrowed(&*id) };
         let mut word = |word: Word<'_>| out.push(Said::new(&word));
         match part {
-            Part::Opened(_) => begins(text.kind, &id, role, &mut word),
-            Part::Delta(_, delta) => goes_on(text.kind, &id, delta, &mut word),
-            // There is no word for it: the message ends, and another has the right text.
-            Part::Replaced(_, whole) => {
-                let again = again();
-                ends(text.kind, &id, &mut word);
-                begins(text.kind, &again, role, &mut word);
-                if !whole.is_empty() {
-                    goes_on(text.kind, &again, whole, &mut word);
+            Part::Opened(_) => {
+                self.texts.insert(text.span.clone(), false);
+                begins(text.kind, &id, role, &mut word);
+            }
+            Part::Delta(_, delta) => {
+                if let Some(is_again) = self.texts.get(&text.span) {
+                    goes_on(text.kind, &named(*is_again), delta, &mut word);
                 }
-                self.replaced = Some(text.span.clone());
             }
-            _ if self.replaced.take_if(|replaced| *replaced == text.span).is_some() => {
-                ends(text.kind, &again(), &mut word);
+            Part::Replaced(_, whole) => {
+                let Some(is_again) = self.texts.get_mut(&text.span) else { return };
+                ends(text.kind, &named(*is_again), &mut word);
+                *is_again = true;
+                begins(text.kind, &named(true), role, &mut word);
+                if !whole.is_empty() {
+                    goes_on(text.kind, &named(true), whole, &mut word);
+                }
             }
-            _ => ends(text.kind, &id, &mut word),
+            _ => {
+                if let Some(is_again) = self.texts.remove(&text.span) {
+                    ends(text.kind, &named(is_again), &mut word);
+                }
+            }
         }
     }
 }

@@ -4,6 +4,8 @@
 //! reader that comes back gets the whole message again and replaces what it has. The message ends where the client has
 //! to do something: with the run, or when the run waits for a person.
 //!
+//! A message may go on for several runs and a chat has many, so ids of calls, approvals and data are `{run_id}/{id}`.
+//!
 //! `docs/protocols/ai-sdk.md` has what maps to what.
 
 pub mod request;
@@ -24,7 +26,7 @@ use super::{
 use crate::domain::{
     id::SpanId,
     interrupt::Decision,
-    json::{Json, JsonSlice},
+    json::Json,
     meaning::{Kind, Text, What},
     run::Status,
 };
@@ -64,6 +66,8 @@ pub struct AiSdk {
     /// Calls whose input was said and whose output was not.
     calls: HashSet<String>,
     denied: HashSet<String>,
+    /// Steps of the message that have begun and not ended.
+    steps: HashSet<SpanId>,
     open: BTreeMap<String, Question>,
     is_interrupted: bool,
     stage: Stage,
@@ -81,6 +85,7 @@ impl AiSdk {
             texts: BTreeMap::new(),
             calls: HashSet::new(),
             denied: HashSet::new(),
+            steps: HashSet::new(),
             open: BTreeMap::new(),
             is_interrupted: false,
             stage: Stage::Replaying,
@@ -102,7 +107,7 @@ impl AiSdk {
 
     fn text(&mut self, part: &Part<'_>, out: &mut Chunks) {
         match part {
-            Part::Opened(text) if text.role == "assistant" => {
+            Part::Opened(text) => {
                 self.texts.insert(text.span.clone(), false);
                 out.push(json!({"type": kinds(text).0, "id": text.span}));
             }
@@ -153,11 +158,21 @@ impl AiSdk {
                 out.push(json!({"type": "abort", "reason": reason.as_deref().unwrap_or("the run was cancelled")}));
                 self.finish("other", "cancelled", out);
             }
-            What::StepStarted { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "start-step"})),
-            What::StepEnded { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "finish-step"})),
+            What::StepStarted { .. } if event.frame.parent_span_id.is_none() => {
+                out.push(json!({"type": "start-step"}));
+                self.steps.extend(event.frame.span_id.clone());
+            }
+            What::StepEnded { .. } => {
+                let begun = event.frame.span_id.as_ref().is_some_and(|span| self.steps.remove(span));
+                if begun {
+                    out.push(json!({"type": "finish-step"}));
+                }
+            }
             What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.tool(event, out),
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload(), out),
-            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, event.payload(), out),
+            What::InterruptRequested { interrupt_id, tool_call_id } => {
+                self.asked(event, interrupt_id, tool_call_id.as_deref(), out);
+            }
+            What::InterruptResolved { interrupt_id } => self.answered(event, interrupt_id, out),
             What::Other => data_part(event, out),
             _ => {}
         }
@@ -166,24 +181,26 @@ impl AiSdk {
     fn tool(&mut self, event: &Event<'_>, out: &mut Chunks) {
         match event.what {
             What::ToolStarted { tool_call_id, name, args, is_client } => {
-                self.call(tool_call_id, name, args.as_ref(), !is_client, out);
+                self.call(&id_in(event, tool_call_id), name, args.as_ref(), !is_client, out);
             }
             What::ToolCompleted { tool_call_id, name, result, .. } => {
-                self.call(tool_call_id, name, None, true, out);
+                let id = id_in(event, tool_call_id);
+                self.call(&id, name, None, true, out);
                 let output = result.as_ref().map_or_else(|| event.payload(), Json::slice);
-                out.push(json!({"type": "tool-output-available", "toolCallId": tool_call_id, "output": output,
+                out.push(json!({"type": "tool-output-available", "toolCallId": id, "output": output,
                     "providerExecuted": true, "dynamic": true}));
-                self.calls.remove(tool_call_id);
+                self.calls.remove(&id);
             }
             What::ToolFailed { tool_call_id, name, error, .. } => {
-                self.call(tool_call_id, name, None, true, out);
-                out.push(if self.denied.remove(tool_call_id) {
-                    json!({"type": "tool-output-denied", "toolCallId": tool_call_id})
+                let id = id_in(event, tool_call_id);
+                self.call(&id, name, None, true, out);
+                out.push(if self.denied.remove(&id) {
+                    json!({"type": "tool-output-denied", "toolCallId": id})
                 } else {
-                    json!({"type": "tool-output-error", "toolCallId": tool_call_id, "providerExecuted": true,
+                    json!({"type": "tool-output-error", "toolCallId": id, "providerExecuted": true,
                         "dynamic": true, "errorText": message_of(error.as_ref(), "the call failed")})
                 });
-                self.calls.remove(tool_call_id);
+                self.calls.remove(&id);
             }
             _ => {}
         }
@@ -204,14 +221,18 @@ impl AiSdk {
         out.push(input);
     }
 
-    fn asked(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Chunks) {
+    fn asked(&mut self, event: &Event<'_>, interrupt: &str, call: Option<&str>, out: &mut Chunks) {
+        let (payload, id) = (event.payload(), id_in(event, interrupt));
         if payload.member::<String>("kind").as_deref() != Some("approval") {
-            let data = json!({"status": "open", "request": payload});
+            let run = event.frame.context.run_id;
+            let data = json!({"status": "open", "run_id": run, "interrupt_id": interrupt, "request": payload});
             out.push(json!({"type": "data-interrupt", "id": id, "data": data}));
-            self.open.insert(id.to_owned(), Question::Other(data));
+            self.open.insert(interrupt.to_owned(), Question::Other(data));
             return;
         }
-        let tool_call_id: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
+        let tool_call_id = call.map_or_else(|| id.clone(), |call| id_in(event, call));
+        // A call has one approval: of an earlier one that is open, the client will know nothing any more.
+        self.open.retain(|_, open| !matches!(open, Question::Approval { tool_call_id: of } if *of == tool_call_id));
         let tool: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
         self.call(&tool_call_id, &tool, payload.members().raw("args").as_ref(), true, out);
         let mut request = json!({"type": "tool-approval-request", "approvalId": id, "toolCallId": tool_call_id});
@@ -219,12 +240,13 @@ impl AiSdk {
             request["reason"] = json!(prompt);
         }
         out.push(request);
-        self.open.insert(id.to_owned(), Question::Approval { tool_call_id });
+        self.open.insert(interrupt.to_owned(), Question::Approval { tool_call_id });
     }
 
-    fn answered(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Chunks) {
+    fn answered(&mut self, event: &Event<'_>, interrupt: &str, out: &mut Chunks) {
+        let (payload, id) = (event.payload(), id_in(event, interrupt));
         let decision: Decision = payload.member("decision").unwrap_or(Decision::Cancelled);
-        match self.open.remove(id) {
+        match self.open.remove(interrupt) {
             Some(Question::Approval { tool_call_id }) => {
                 let is_approved = matches!(decision, Decision::Approve | Decision::Respond);
                 let mut response = json!({"type": "tool-approval-response", "approvalId": id, "approved": is_approved});
@@ -248,13 +270,20 @@ impl AiSdk {
 
     /// Ends the message if the run waits for a person who has not answered.
     fn pause(&mut self, out: &mut Chunks) {
-        if self.stage == Stage::Live && self.is_interrupted && !self.open.is_empty() {
+        if self.waits() {
             self.finish("tool-calls", "interrupted", out);
             self.stage = Stage::Over;
         }
     }
 
+    fn waits(&self) -> bool {
+        self.stage == Stage::Live && self.is_interrupted && !self.open.is_empty()
+    }
+
     fn finish(&mut self, reason: &str, status: &str, out: &mut Chunks) {
+        for _ in std::mem::take(&mut self.steps) {
+            out.push(json!({"type": "finish-step"}));
+        }
         if self.is_last {
             let metadata = json!({"status": status});
             out.push(json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}));
@@ -319,6 +348,10 @@ impl Dialect for AiSdk {
         self.stage == Stage::Over
     }
 
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        event.frame.terminal.is_some() || (event.pauses() && self.stage == Stage::Live && !self.open.is_empty())
+    }
+
     fn opening(&self) -> Bytes {
         self.before.clone()
     }
@@ -336,6 +369,11 @@ fn id_of(text: &Text, is_again: bool) -> Cow<'_, str> {
     if is_again { Cow::Owned(format!("{}~", text.span)) } else { Cow::Borrowed(text.span.as_str()) }
 }
 
+/// An id of the event's run as the chat knows it.
+fn id_in(event: &Event<'_>, id: &str) -> String {
+    format!("{}/{id}", event.frame.context.run_id)
+}
+
 /// What went wrong, in words.
 fn message_of(error: Option<&Json>, otherwise: &str) -> String {
     let Some(error) = error else { return otherwise.to_owned() };
@@ -351,7 +389,7 @@ fn data_part(event: &Event<'_>, out: &mut Chunks) {
     }
     let mut part = json!({"type": format!("data-{event_type}"), "data": event.payload()});
     if let Some(span) = &event.frame.span_id {
-        part["id"] = json!(span);
+        part["id"] = json!(id_in(event, span.as_str()));
     }
     out.push(part);
 }

@@ -7,8 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    domain::{id::ThreadId, limits::AI_SDK_MESSAGE_ID_BYTES_MAX},
-    faces::asked::{Decided, InvalidMember, client_tools},
+    domain::{
+        id::{RunId, ThreadId},
+        limits::AI_SDK_MESSAGE_ID_BYTES_MAX,
+    },
+    faces::asked::{Decided, InvalidMember, client_tools, id_of_run},
 };
 
 /// The body of a post. Members that an application adds are ignored.
@@ -59,15 +62,44 @@ pub struct Continued {
 /// The result of a call that the client made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
+    /// As the client was told it.
     pub tool_call_id: String,
     /// A text, or the JSON of another value.
     pub content: String,
 }
 
 impl Output {
-    /// The message of the next run's input.
-    pub fn message(&self) -> Value {
-        json!({"role": "tool", "tool_call_id": self.tool_call_id, "content": self.content})
+    /// The message of the next run's input, for the call with this id.
+    pub fn message(&self, id: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": id, "content": self.content})
+    }
+}
+
+impl Continued {
+    /// The results of a run's calls, each by the id that the call has in the run. Of several calls with one id, the client
+    /// was told the second as `ID~2` and so on, in order.
+    pub fn outputs_of(&self, run: RunId, calls: &[&str]) -> Vec<Option<&Output>> {
+        let mut left: Vec<(&str, &Output)> = Vec::new();
+        for output in &self.outputs {
+            let (of, name) = id_of_run(&output.tool_call_id);
+            if of.is_none_or(|of| of == run) {
+                left.push((name, output));
+            }
+        }
+        let mut take = |is: &dyn Fn(&str) -> bool| {
+            let at = left.iter().position(|(name, _)| is(name))?;
+            Some(left.remove(at).1)
+        };
+        let is_numbered = |name: &str, id: &str| {
+            let number = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('~'));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let exactly: Vec<_> = calls.iter().map(|id| take(&|name| name == *id)).collect();
+        exactly
+            .into_iter()
+            .zip(calls)
+            .map(|(found, id)| found.or_else(|| take(&|name| is_numbered(name, id))))
+            .collect()
     }
 }
 
@@ -97,24 +129,27 @@ impl ChatRequest {
             return Err(InvalidMember::new(format!("{at}.id"), rule));
         }
         let mut continued = Continued { message_id: message.id.clone(), ..Continued::default() };
+        let is_clients = |part: &Value| part["providerExecuted"] != true;
         for (n, part) in message.parts.iter().enumerate().filter(|(_, part)| is_tool(part)) {
             let invalid = |what: &str, rule: &str| InvalidMember::new(format!("{at}.parts[{n}].{what}"), rule);
             let call = || part["toolCallId"].as_str().ok_or_else(|| invalid("toolCallId", "must be a text"));
             match part["state"].as_str() {
                 Some("approval-responded") => {
-                    let id = part["approval"]["id"].as_str().and_then(|id| id.parse().ok());
+                    let (run_id, id) = part["approval"]["id"].as_str().map_or((None, ""), id_of_run);
+                    let id = id.parse().ok();
                     let approved = part["approval"]["approved"].as_bool();
                     continued.decided.push(Decided {
+                        run_id,
                         interrupt_id: id.ok_or_else(|| invalid("approval.id", "must be a span id"))?,
                         approved: approved.ok_or_else(|| invalid("approval.approved", "must be true or false"))?,
                         reason: part["approval"]["reason"].as_str().map(str::to_owned),
                     });
                 }
-                Some("output-available") => {
+                Some("output-available") if is_clients(part) => {
                     let content = part["output"].as_str().map_or_else(|| part["output"].to_string(), str::to_owned);
                     continued.outputs.push(Output { tool_call_id: call()?.to_owned(), content });
                 }
-                Some("output-error") => {
+                Some("output-error") if is_clients(part) => {
                     let content = format!("error: {}", part["errorText"].as_str().unwrap_or("the tool failed"));
                     continued.outputs.push(Output { tool_call_id: call()?.to_owned(), content });
                 }
@@ -158,6 +193,21 @@ fn content_part(part: &Value) -> Value {
 mod tests {
     use super::*;
 
+    const RUN: &str = "0198c0de-0000-7000-8000-000000000001";
+
+    #[test]
+    fn each_call_gets_the_result_that_the_client_gave_under_the_calls_name() {
+        let other = "0198c0de-0000-7000-8000-000000000002";
+        let output = |id: &str| Output { tool_call_id: id.to_owned(), content: id.to_owned() };
+        let of_run = |run: &str, id: &str| output(&format!("{run}/{id}"));
+        let outputs = vec![of_run(other, "a"), of_run(RUN, "a~3"), of_run(RUN, "a"), of_run(RUN, "a~2"), output("b")];
+        let continued = Continued { outputs, ..Continued::default() };
+        let found = continued.outputs_of(RUN.parse().unwrap(), &["a~2", "a", "b", "a", "a"]);
+        let found: Vec<_> = found.into_iter().map(|output| output.map(|output| output.content.as_str())).collect();
+        let [a, second, third] = ["a", "a~2", "a~3"].map(|id| format!("{RUN}/{id}"));
+        assert_eq!(found, [Some(&*second), Some(&*a), Some("b"), Some(&*third), None]);
+    }
+
     fn turn(messages: &Value) -> Result<Turn, InvalidMember> {
         let body = json!({"id": "chat", "messages": messages, "trigger": "submit-message", "messageId": null});
         serde_json::from_value::<ChatRequest>(body).unwrap().turn()
@@ -191,17 +241,19 @@ mod tests {
         let parts = json!([
             {"type": "step-start"},
             {"type": "tool-shell", "toolCallId": "s2.tools.0", "state": "approval-responded", "input": {},
-             "approval": {"id": "s2.tools.0", "approved": false, "reason": "no"}},
+             "approval": {"id": format!("{RUN}/s2.tools.0"), "approved": false, "reason": "no"}},
             {"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "state": "output-available",
              "output": {"sun": true}},
             {"type": "tool-weather", "toolCallId": "c2", "state": "output-available", "output": "rain"},
             {"type": "tool-weather", "toolCallId": "c3", "state": "output-error", "errorText": "offline"},
             {"type": "tool-weather", "toolCallId": "c4", "state": "input-available", "input": {}},
+            {"type": "dynamic-tool", "toolName": "search", "toolCallId": "c5", "state": "output-available",
+             "providerExecuted": true, "output": "found"},
         ]);
         let said = turn(&json!([text("user", "a"), {"id": "m1", "role": "assistant", "parts": parts}]));
         let output = |id: &str, content: &str| Output { tool_call_id: id.to_owned(), content: content.to_owned() };
-        let interrupt_id = "s2.tools.0".parse().unwrap();
-        let decided = vec![Decided { interrupt_id, approved: false, reason: Some("no".to_owned()) }];
+        let (run_id, interrupt_id) = (RUN.parse().ok(), "s2.tools.0".parse().unwrap());
+        let decided = vec![Decided { run_id, interrupt_id, approved: false, reason: Some("no".to_owned()) }];
         let outputs = vec![output("c1", r#"{"sun":true}"#), output("c2", "rain"), output("c3", "error: offline")];
         assert_eq!(said, Ok(Turn::Continued(Continued { message_id: "m1".to_owned(), decided, outputs })));
     }

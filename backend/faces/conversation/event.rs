@@ -8,7 +8,7 @@ use crate::{
     faces::position::Live,
 };
 
-/// A durable event, with what it means.
+/// A durable event, with what it means: its ids are [names](super::names), those of its frame are its producer's.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub frame: &'a Arc<Frame>,
@@ -16,10 +16,6 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    pub fn of(frame: &'a Arc<Frame>) -> Self {
-        Self { frame, what: frame.meaning() }
-    }
-
     pub fn payload(&self) -> JsonSlice<'a> {
         self.frame.payload()
     }
@@ -27,6 +23,16 @@ impl<'a> Event<'a> {
     /// Whether a reader that is here has all that the run says until somebody answers, or for ever.
     pub fn pauses(&self) -> bool {
         self.frame.terminal.is_some() || *self.what == What::RunPaused(Status::Interrupted)
+    }
+
+    /// The texts that it cuts off, if it ends the stream or not.
+    pub(super) fn cut(&self, ends: bool, name: impl FnOnce(&SpanId) -> SpanId) -> Cut {
+        match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
+            _ if matches!(self.what, What::Text { .. }) => Cut::None,
+            _ if ends => Cut::All,
+            Closes::Span(span) => Cut::One(name(span)),
+            Closes::Run | Closes::Nothing => Cut::None,
+        }
     }
 
     /// Whether the text of a span is not open any more from this event on.
@@ -37,13 +43,23 @@ impl<'a> Event<'a> {
             Closes::Nothing => false,
         }
     }
+}
 
-    /// Whether an open text ends with this event, although this is not its own durable event.
-    pub(super) fn cuts(&self, live: &Live) -> bool {
-        match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
-            _ if self.pauses() => true,
-            Closes::Span(span) => live.span() == Some(span),
-            Closes::Run | Closes::Nothing => false,
+/// Which open texts end with an event, although it is not their own.
+#[derive(Debug)]
+pub(super) enum Cut {
+    None,
+    /// The text of this name.
+    One(SpanId),
+    All,
+}
+
+impl Cut {
+    pub(super) fn is_of(&self, live: &Live) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(name) => live.span() == Some(name),
+            Self::All => true,
         }
     }
 }

@@ -10,13 +10,16 @@
 //!   [`Part::Replaced`].
 //! - What another process had written of a text is shown with the first token that continues it. If that process was
 //!   killed, the text begins again, and no chat client can take back what it was shown: then it is shown when it is whole.
+//! - Ids that a producer uses again are told apart by [`names`].
 //! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
 //!   said of an event depends only on the event, on the position, and on earlier events.
 //!
 //! Start reading at [`Conversation`], which numbers what the dialect says;
 //! `domain/meaning` reads what the events of the log mean.
 
+mod durable;
 mod event;
+mod names;
 mod part;
 mod so_far;
 mod texts;
@@ -25,14 +28,17 @@ use std::{sync::Arc, vec};
 
 use bytes::{Bytes, BytesMut};
 
-use self::so_far::{CatchingUp, HeldTexts};
 pub use self::{
     event::Event,
     part::{Dialect, Part, Shown},
 };
+use self::{
+    names::Names,
+    so_far::{CatchingUp, HeldTexts},
+};
 use super::{
     Encoder,
-    position::{Live, OPENED, Position, WHOLE},
+    position::{Live, Position},
 };
 use crate::{
     bus::Frame,
@@ -43,15 +49,6 @@ use crate::{
     },
     timeline::{follow::StreamItem, open::OpenText},
 };
-
-/// The number of a durable text among what is said of its event; its opening is before it, its end after it.
-const TEXT: u8 = 15;
-/// The first number of what is said of an event after the texts that it cuts off.
-const OWN: u8 = 16;
-/// The first numbers of a replacement and of the end after it. No other end of a text has such numbers, so from them on a
-/// position says that the text was replaced.
-const REPLACED: u8 = 20;
-const REPLACED_END: u8 = 26;
 
 /// A larger chunk takes its memory along; of smaller ones it is the room for the next.
 const CHUNK_ROOM_BYTES: usize = 4 * STREAM_CHUNK_BYTES;
@@ -64,6 +61,7 @@ pub struct Conversation<D: Dialect> {
     dialect: D,
     shown: Shown,
     retry_ms: u64,
+    names: Names,
     waiting: vec::IntoIter<StreamItem>,
     /// The text so far that is being written.
     catching_up: Option<CatchingUp>,
@@ -89,6 +87,7 @@ impl<D: Dialect> Conversation<D> {
             dialect,
             shown,
             retry_ms,
+            names: Names::default(),
             waiting: Vec::new().into_iter(),
             catching_up: None,
             held: HeldTexts::default(),
@@ -148,6 +147,7 @@ impl<D: Dialect> Conversation<D> {
                 return;
             }
         }
+        let text = &Text { span: self.names.text(&text.span), ..text.clone() };
         let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {
             return;
@@ -164,7 +164,7 @@ impl<D: Dialect> Conversation<D> {
     /// Shows what follows in the text so far of a span, as its pieces are asked for.
     fn catch_up(&mut self, open: &OpenText) {
         let Some(kind) = Kind::of(&open.event_type) else { return };
-        let text = Text::new(open.span_id.clone(), kind);
+        let text = Text { role: open.role.clone(), ..Text::new(self.names.text(&open.span_id), kind) };
         let Some(index) = self.live(&text, open.chars > 0) else { return };
         let Some(rest) = self.at.live[index].rest(open.pieces()).filter(|_| self.texts.is_whole(index)) else {
             self.texts.give_up(index);
@@ -196,7 +196,7 @@ impl<D: Dialect> Conversation<D> {
         }
         let has_room = self.at.live.len() < self.shown.texts_max && self.at.is_apart(&text.span);
         let is_shown = text.kind == Kind::Message || self.shown.reasoning;
-        if !has_room || !is_shown {
+        if !has_room || !is_shown || !self.dialect.shows(text) {
             return None;
         }
         self.at.live.push(Live::new(text.span.clone(), text.kind));
@@ -231,125 +231,6 @@ impl<D: Dialect> Conversation<D> {
             self.dialect.write(&mut self.chunk, said, Some(&self.at));
         }
     }
-
-    /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
-    fn durable(&mut self, frame: &Arc<Frame>) {
-        let Some(seq) = frame.place.map(|place| place.seq) else { return };
-        let event = Event::of(frame);
-        self.held.close(&event);
-        let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
-        let seen = if seq == self.at.seq { self.at.sub } else { 0 };
-        let mut numbered: Vec<(u8, D::Said)> = Vec::new();
-        if let What::Text { text, content, .. } = event.what {
-            let live = if is_seen { None } else { self.take_live(text) };
-            self.say_text(text, content.as_deref(), (live.as_ref(), seen), &event, &mut numbered);
-        } else {
-            if !is_seen {
-                self.cut_off(&event, &mut numbered);
-            }
-            self.number(&Part::Event(&event), OWN, &mut numbered);
-        }
-        if is_seen {
-            return;
-        }
-        if self.is_joining {
-            numbered.clear();
-        }
-        let last = numbered.len().saturating_sub(1);
-        for (index, (number, said)) in numbered.into_iter().enumerate().filter(|(_, (number, _))| *number > seen) {
-            self.reach(&event, seq, if index == last { WHOLE } else { number });
-            self.dialect.write(&mut self.chunk, said, Some(&self.at));
-        }
-        self.reach(&event, seq, WHOLE);
-    }
-
-    /// Removes a text from the live ones.
-    fn take_live(&mut self, text: &Text) -> Option<(Live, texts::State)> {
-        let index = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind))?;
-        Some((self.at.live.remove(index), self.texts.remove(index)))
-    }
-
-    fn reach(&mut self, event: &Event<'_>, seq: Seq, sub: u8) {
-        (self.at.seq, self.at.history, self.at.sub) = (seq, event.frame.history, sub);
-        if sub == WHOLE {
-            self.forget_cut(event);
-        }
-    }
-
-    /// Removes the texts that an event has cut off.
-    fn forget_cut(&mut self, event: &Event<'_>) {
-        for index in (0..self.at.live.len()).rev().filter(|_| !matches!(event.what, What::Text { .. })) {
-            if event.cuts(&self.at.live[index]) {
-                self.at.live.remove(index);
-                self.texts.remove(index);
-            }
-        }
-    }
-
-    /// Says a part, and numbers what is said from `first` on.
-    fn number(&mut self, part: &Part<'_>, first: u8, numbered: &mut Vec<(u8, D::Said)>) {
-        self.dialect.say(part, &mut self.said);
-        debug_assert!(self.said.len() < usize::from(OWN), "what is said of a part has fewer numbers than this");
-        numbered.extend((first..WHOLE).zip(self.said.drain(..)));
-    }
-
-    /// Says what is missing of a durable text, of which `live` was shown already, and of its event what `seen` numbers.
-    fn say_text(
-        &mut self,
-        text: &Text,
-        whole: Option<&str>,
-        (live, seen): (Option<&(Live, texts::State)>, u8),
-        event: &Event<'_>,
-        numbered: &mut Vec<(u8, D::Said)>,
-    ) {
-        let (opened, rest) = match live {
-            None => (0, Some(0)),
-            Some((live, _)) => {
-                let rest = whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole)).map(|rest| rest.bytes));
-                (live.progress, rest)
-            }
-        };
-        let is_shown = live.is_some() || self.shown.announcements || !announces(event);
-        if is_shown && live.is_none_or(|(_, state)| !state.has_begun()) {
-            self.number(&Part::Opened(text), 1, numbered);
-            numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
-        }
-        let (mut end, end_max) = (OWN, usize::from(REPLACED - OWN));
-        match (whole, rest.filter(|_| seen < REPLACED)) {
-            (Some(whole), Some(rest)) if rest < whole.len() => {
-                self.number(&Part::Delta(text, &whole[rest..]), TEXT, numbered);
-            }
-            (Some(whole), None) => {
-                self.number(&Part::Replaced(text, whole), REPLACED, numbered);
-                debug_assert!(numbered.last().is_none_or(|(number, _)| *number < REPLACED_END), "they are apart");
-                end = REPLACED_END;
-            }
-            _ => {}
-        }
-        let before = numbered.len();
-        self.number(&Part::Closed(text, Some(event)), end, numbered);
-        debug_assert!(numbered.len() - before <= end_max, "an end has fewer numbers than this");
-    }
-
-    /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
-    fn cut_off(&mut self, event: &Event<'_>, numbered: &mut Vec<(u8, D::Said)>) {
-        let cut = self.at.live.iter().filter(|live| event.cuts(live));
-        let cut = cut.filter_map(|live| Some(Text::new(live.span()?.clone(), live.kind)));
-        for text in cut.collect::<Vec<_>>() {
-            let first = numbered.last().map_or(1, |(number, _)| number + 1);
-            self.number(&Part::Closed(&text, None), first, numbered);
-        }
-        if self.shown.texts_max == 1 {
-            // Numbers would decrease when the text leaves the position.
-            self.forget_cut(event);
-        }
-    }
-}
-
-/// Whether a message only announces calls.
-fn announces(event: &Event<'_>) -> bool {
-    let What::Text { content, tool_call_ids, .. } = event.what else { return false };
-    !tool_call_ids.is_empty() && content.as_ref().is_none_or(String::is_empty)
 }
 
 impl<D: Dialect> Encoder for Conversation<D> {

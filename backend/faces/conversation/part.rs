@@ -11,7 +11,8 @@ use crate::{
 /// One part of a conversation.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// A text begins. Its role is `assistant` as long as its durable event does not say otherwise.
+    /// A text begins. While it is written, its role is `assistant` unless its tokens say otherwise. Nothing of a text that
+    /// is not shown is said but its end.
     Opened(&'a Text),
     /// The text goes on.
     Delta(&'a Text, &'a str),
@@ -42,6 +43,18 @@ pub trait Dialect: Send {
 
     /// Writes an event. `at` is the position after it; `None` where no reader can resume.
     fn write(&mut self, chunk: &mut BytesMut, said: Self::Said, at: Option<&Position>);
+
+    /// Whether a text is shown: by default those of the agent. A person's words that were not streamed never are: they came
+    /// from the client.
+    fn shows(&self, text: &Text) -> bool {
+        text.role == "assistant"
+    }
+
+    /// Whether the protocol's stream is over for its client with an event, at least until somebody answers: texts that are
+    /// open end before it.
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        event.pauses()
+    }
 
     /// All that was said has gone to the connection.
     fn written(&mut self) {}

@@ -18,7 +18,7 @@ use crate::{
         principal::OwnerId,
         splice::LogPosition,
     },
-    faces::position::Position,
+    faces::position::{Position, WHOLE},
 };
 
 /// What the producer, or the server, does next.

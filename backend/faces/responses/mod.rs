@@ -226,7 +226,9 @@ impl Responses {
                     out,
                 );
             }
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload(), out),
+            What::InterruptRequested { interrupt_id, tool_call_id } => {
+                self.asked(interrupt_id, tool_call_id.as_deref(), event.payload(), out);
+            }
             _ => {}
         }
     }
@@ -289,14 +291,13 @@ impl Responses {
         self.output.done(index, &item, out);
     }
 
-    fn asked(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Vec<Said>) {
+    fn asked(&mut self, id: &str, call: Option<&str>, payload: JsonSlice<'_>, out: &mut Vec<Said>) {
         if payload.member::<String>("kind").as_deref() != Some("approval") {
             return;
         }
         let name: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
         let args = payload.members().raw("args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
-        let call: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
-        self.approvals.insert(call, id.to_owned());
+        self.approvals.insert(call.unwrap_or(id).to_owned(), id.to_owned());
         let item = json!({"id": id, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": name,
             "arguments": args});
         let index = self.output.add(&item, out);

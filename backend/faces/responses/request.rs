@@ -244,6 +244,7 @@ fn decided(at: &str, item: &Value) -> Result<Decided, InvalidMember> {
     let id = item["approval_request_id"].as_str().and_then(|id| id.parse().ok());
     let approved = item["approve"].as_bool();
     Ok(Decided {
+        run_id: None,
         interrupt_id: id.ok_or_else(|| InvalidMember::new(format!("{at}.approval_request_id"), "must be a span id"))?,
         approved: approved.ok_or_else(|| InvalidMember::new(format!("{at}.approve"), "must be true or false"))?,
         reason: item["reason"].as_str().map(str::to_owned),
@@ -296,7 +297,7 @@ mod tests {
         let new = read(&json!({"tools": [tool], "input": [approval], "store": false})).unwrap();
         assert_eq!(new.tools, [json!({"name": "weather", "description": "", "parameters": {"type": "object"}})]);
         let interrupt_id = "s2.tools.0".parse().unwrap();
-        assert_eq!(new.decided, [Decided { interrupt_id, approved: true, reason: None }]);
+        assert_eq!(new.decided, [Decided { run_id: None, interrupt_id, approved: true, reason: None }]);
         assert!(!new.store && new.messages.is_empty());
     }
 }

@@ -3,11 +3,11 @@
 //! A copy follows what is saved: what it lacks is added to it, as deltas that readers get like any other. It ends as the
 //! text does, by the durable event, or when it is no longer saved.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use uuid::Uuid;
 
-use super::{OpenTexts, Origin, Piece};
+use super::{ASSISTANT, OpenTexts, Origin, Piece};
 use crate::{
     domain::{
         context::RunContext,
@@ -221,6 +221,7 @@ impl OpenTexts {
             let part = Piece {
                 event_type: &text.event_type,
                 parent_span_id: text.parent_span_id.as_ref(),
+                role: Cow::Borrowed(ASSISTANT),
                 at: text.at,
                 text: new,
             };

@@ -135,7 +135,8 @@ async fn a_tool_of_the_client_goes_there_and_back_and_the_message_is_one_whereve
     assert_eq!((&call["type"], &call["state"]), (&json!("tool-locate"), &json!("input-available")));
     assert_eq!(call["input"], json!({"exactly": true}));
     peer.order(json!({"do": "cut", "chunks": 3})).await;
-    let output = json!({"do": "output", "tool": "locate", "toolCallId": "call-1", "output": {"city": "Rome"}});
+    let output =
+        json!({"do": "output", "tool": "locate", "toolCallId": format!("{first}/call-1"), "output": {"city": "Rome"}});
     peer.order(output).await;
     crate::support::until("the second run", || async { run_of(&server, "c").await != first }).await;
     let second = run_of(&server, "c").await;

@@ -15,8 +15,15 @@ pub fn rows() -> Rows {
         ),
         ("`RunAgentInput` of a client", vec![bytes(AGUI_INPUT_BYTES_MAX)]),
         (
-            "open steps, messages and answers of AG-UI",
-            vec![n(AGUI_STEPS_MAX), bytes(AGUI_HISTORY_BYTES_MAX), n(AGUI_HISTORY_MESSAGES_MAX), n(AGUI_RESUME_MAX)],
+            "open steps, subagents, messages and answers of AG-UI",
+            vec![
+                n(AGUI_STEPS_MAX),
+                n(AGUI_SUBAGENTS_MAX),
+                bytes(AGUI_SUBAGENT_BYTES_MAX),
+                bytes(AGUI_HISTORY_BYTES_MAX),
+                n(AGUI_HISTORY_MESSAGES_MAX),
+                n(AGUI_RESUME_MAX),
+            ],
         ),
         (
             "state, activities and open questions that a reader of AG-UI is told",
@@ -26,6 +33,7 @@ pub fn rows() -> Rows {
             "messages and calls of a run that a stream for chat clients remembers; calls that a message announces",
             vec![n(CHAT_RECENT_MAX)],
         ),
+        ("ids with which a stream for chat clients compares a new one", vec![n(CHAT_NAMES_MAX)]),
         (
             "further ids that clients gave to what follows the answers of a run",
             vec![n(usize::try_from(RUN_ALIASES_MAX).unwrap_or_default())],

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod artifacts;
+pub mod chats;
 pub mod cluster;
 pub mod hands;
 pub mod jwt;

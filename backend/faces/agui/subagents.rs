@@ -1,0 +1,51 @@
+//! Subagents, as producers tell of them in AG-UI's words: each begins once and ends before the run does.
+
+use serde_json::Value;
+
+use super::recent::Recent;
+use crate::domain::limits::{AGUI_SUBAGENT_BYTES_MAX, AGUI_SUBAGENTS_MAX};
+
+/// The subagents of a run of AG-UI.
+#[derive(Debug, Default)]
+pub(super) struct Subagents {
+    /// Those that have begun and not ended, by their ids, each with the event that began it.
+    open: Vec<(String, Value)>,
+    /// All that have begun.
+    known: Recent,
+}
+
+impl Subagents {
+    /// Whether an event about one may be said now. Those beyond the bound are not shown.
+    pub(super) fn take(&mut self, word: &str, event: &Value) -> bool {
+        let Some(id) = event["subagentRunId"].as_str() else { return false };
+        if word != "subagent_started" {
+            let open = self.open.iter().position(|(open, _)| open == id);
+            return open.map(|at| self.open.remove(at)).is_some();
+        }
+        let has_room = self.open.len() < AGUI_SUBAGENTS_MAX && event.to_string().len() <= AGUI_SUBAGENT_BYTES_MAX;
+        let parent = event["parentSubagentRunId"].as_str();
+        let is_shown = has_room && parent.is_none_or(|parent| self.known.get(parent).is_some());
+        if !is_shown || !self.known.insert(id, ()) {
+            return false;
+        }
+        self.open.push((id.to_owned(), event.clone()));
+        true
+    }
+
+    /// Those that are open as they began, for a client that does not know them: without parents that it does not know either.
+    pub(super) fn begun(&self) -> impl Iterator<Item = Value> {
+        self.open.iter().enumerate().map(|(at, (_, event))| {
+            let mut event = event.clone();
+            let is_told = |parent: &Value| self.open[..at].iter().any(|(id, _)| parent == id);
+            if let Some(members) = event.as_object_mut() {
+                members.retain(|name, value| name != "parentSubagentRunId" || is_told(value));
+            }
+            event
+        })
+    }
+
+    /// The ids of those that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = &str> {
+        self.open.iter().map(|(id, _)| id.as_str())
+    }
+}

@@ -1,0 +1,159 @@
+//! What is said of a durable event, in numbered parts: texts that it cuts off, its own text, or the event itself.
+
+use std::sync::Arc;
+
+use super::{
+    Conversation,
+    event::{Cut, Event},
+    part::{Dialect, Part},
+    texts,
+};
+use crate::{
+    bus::Frame,
+    domain::{
+        id::Seq,
+        meaning::{Text, What},
+    },
+    faces::position::{Live, OPENED, WHOLE},
+};
+
+/// The number of a durable text among what is said of its event; its opening is before it, its end after it.
+const TEXT: u8 = 15;
+/// The first number of what is said of an event after the texts that it cuts off.
+const OWN: u8 = 16;
+/// The first numbers of a replacement and of the end after it. No other end of a text has such numbers, so from them on a
+/// position says that the text was replaced.
+const REPLACED: u8 = 20;
+const REPLACED_END: u8 = 26;
+
+impl<D: Dialect> Conversation<D> {
+    /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
+    pub(super) fn durable(&mut self, frame: &Arc<Frame>) {
+        let Some(seq) = frame.place.map(|place| place.seq) else { return };
+        let named = self.names.of(frame);
+        let event = Event { frame, what: &named };
+        self.held.close(&event);
+        let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
+        let seen = if seq == self.at.seq { self.at.sub } else { 0 };
+        let mut numbered: Vec<(u8, D::Said)> = Vec::new();
+        let cut = event.cut(self.dialect.ends_with(&event), |span| self.names.text(span));
+        if let What::Text { text, content, .. } = event.what {
+            let live = if is_seen { None } else { self.take_live(text) };
+            self.say_text(text, content.as_deref(), (live.as_ref(), seen), &event, &mut numbered);
+        } else {
+            if !is_seen {
+                self.cut_off(&cut, &mut numbered);
+            }
+            self.number(&Part::Event(&event), OWN, &mut numbered);
+        }
+        if is_seen {
+            return;
+        }
+        if self.is_joining {
+            numbered.clear();
+        }
+        let last = numbered.len().saturating_sub(1);
+        for (index, (number, said)) in numbered.into_iter().enumerate().filter(|(_, (number, _))| *number > seen) {
+            self.reach((&event, &cut), seq, if index == last { WHOLE } else { number });
+            self.dialect.write(&mut self.chunk, said, Some(&self.at));
+        }
+        self.reach((&event, &cut), seq, WHOLE);
+    }
+
+    /// Removes a text from the live ones.
+    fn take_live(&mut self, text: &Text) -> Option<(Live, texts::State)> {
+        let index = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind))?;
+        Some((self.at.live.remove(index), self.texts.remove(index)))
+    }
+
+    fn reach(&mut self, (event, cut): (&Event<'_>, &Cut), seq: Seq, sub: u8) {
+        (self.at.seq, self.at.history, self.at.sub) = (seq, event.frame.history, sub);
+        if sub == WHOLE {
+            self.forget_cut(cut);
+        }
+    }
+
+    /// Removes the texts that an event has cut off.
+    fn forget_cut(&mut self, cut: &Cut) {
+        for index in (0..self.at.live.len()).rev() {
+            if cut.is_of(&self.at.live[index]) {
+                self.at.live.remove(index);
+                self.texts.remove(index);
+            }
+        }
+    }
+
+    /// Says a part, and numbers what is said from `first` on.
+    fn number(&mut self, part: &Part<'_>, first: u8, numbered: &mut Vec<(u8, D::Said)>) {
+        self.dialect.say(part, &mut self.said);
+        debug_assert!(self.said.len() < usize::from(OWN), "what is said of a part has fewer numbers than this");
+        numbered.extend((first..WHOLE).zip(self.said.drain(..)));
+    }
+
+    /// Says what is missing of a durable text, of which `live` was shown already, and of its event what `seen` numbers.
+    fn say_text(
+        &mut self,
+        text: &Text,
+        whole: Option<&str>,
+        (live, seen): (Option<&(Live, texts::State)>, u8),
+        event: &Event<'_>,
+        numbered: &mut Vec<(u8, D::Said)>,
+    ) {
+        let (opened, rest) = match live {
+            None => (0, Some(0)),
+            Some((live, _)) => {
+                let rest = whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole)).map(|rest| rest.bytes));
+                (live.progress, rest)
+            }
+        };
+        let is_shown = match live {
+            // As its tokens had it: what is opened is closed, whatever the end says.
+            Some(_) => true,
+            None => {
+                let is_streamed_only = text.role == "user";
+                self.dialect.shows(text) && !is_streamed_only && (self.shown.announcements || !announces(event))
+            }
+        };
+        if is_shown && live.is_none_or(|(_, state)| !state.has_begun()) {
+            let role = live.map_or(&*text.role, |_| "assistant").to_owned();
+            self.number(&Part::Opened(&Text { role: role.into(), ..text.clone() }), 1, numbered);
+            numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
+        }
+        let (mut end, end_max) = (OWN, usize::from(REPLACED - OWN));
+        match (whole, rest.filter(|_| seen < REPLACED)) {
+            _ if !is_shown => {}
+            (Some(whole), Some(rest)) if rest < whole.len() => {
+                self.number(&Part::Delta(text, &whole[rest..]), TEXT, numbered);
+            }
+            (Some(whole), None) => {
+                self.number(&Part::Replaced(text, whole), REPLACED, numbered);
+                debug_assert!(numbered.last().is_none_or(|(number, _)| *number < REPLACED_END), "they are apart");
+                end = REPLACED_END;
+            }
+            _ => {}
+        }
+        let before = numbered.len();
+        self.number(&Part::Closed(text, Some(event)), end, numbered);
+        debug_assert!(numbered.len() - before <= end_max, "an end has fewer numbers than this");
+    }
+
+    /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
+    fn cut_off(&mut self, cut: &Cut, numbered: &mut Vec<(u8, D::Said)>) {
+        let texts = self.at.live.iter().filter(|live| cut.is_of(live));
+        let texts = texts.filter_map(|live| Some(Text::new(live.span()?.clone(), live.kind)));
+        for text in texts.collect::<Vec<_>>() {
+            let first = numbered.last().map_or(1, |(number, _)| number + 1);
+            self.number(&Part::Closed(&text, None), first, numbered);
+        }
+        if self.shown.texts_max == 1 {
+            // Numbers would decrease when the text leaves the position.
+            self.forget_cut(cut);
+        }
+    }
+}
+
+/// Whether a message only announces calls.
+fn announces(event: &Event<'_>) -> bool {
+    let What::Text { content, tool_call_ids, .. } = event.what else { return false };
+    !tool_call_ids.is_empty() && content.as_ref().is_none_or(String::is_empty)
+}

@@ -1,0 +1,238 @@
+//! One name for each thing of a run, whatever ids its producer gives.
+//!
+//! Some models count their calls from 0 in each answer, and some producers write several messages on one span. Clients keep
+//! what they are told under its id, so the second thing with an id is called `ID~2`, the third `ID~3`. A name depends on the
+//! stored events before it alone: all readers are told the same names, live or later. Ids are compared with the newest ones.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasher as _, RandomState},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    bus::Frame,
+    domain::{
+        id::SpanId,
+        json::Json,
+        limits::{CHAT_NAMES_MAX, CHAT_RECENT_MAX, KEY_CHARS_MAX},
+        meaning::What,
+    },
+};
+
+/// The names of a run's things, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Messages, reasoning, and the messages that results are.
+    texts: Used,
+    calls: Used,
+    /// Calls without an end, the newest last.
+    open: VecDeque<Call>,
+    /// Open steps by their spans, the newest last: their ends need not repeat the name.
+    steps: VecDeque<(SpanId, String)>,
+    /// How often the run went on after a pause.
+    resumed: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    span: Option<SpanId>,
+    args: u64,
+    /// The log has it; before that, a person was asked about it.
+    is_made: bool,
+    resumed: usize,
+}
+
+impl Names {
+    /// What an event means, with names in the place of ids.
+    pub(super) fn of<'a>(&mut self, frame: &'a Frame) -> Cow<'a, What> {
+        let (what, span) = (frame.meaning(), frame.span_id.as_ref());
+        match what {
+            What::ToolStarted { tool_call_id, args, .. } => {
+                let name = self.begin(tool_call_id, span, args.as_ref());
+                renamed(what, Some(name), None)
+            }
+            What::ToolCompleted { tool_call_id, message_id, .. }
+            | What::ToolFailed { tool_call_id, message_id, .. } => {
+                let name = self.end(tool_call_id, span);
+                renamed(what, Some(name), message_id.as_ref().map(|id| self.texts.take(id)))
+            }
+            What::InterruptRequested { tool_call_id: Some(id), .. } => {
+                let name = self.ask(id, frame.payload().members().raw("args").as_ref());
+                renamed(what, Some(name), None)
+            }
+            What::Text { text, .. } => {
+                let name = self.texts.take(text.span.as_str());
+                renamed(what, None, Some(name))
+            }
+            What::RunResumed => {
+                self.resumed += 1;
+                Cow::Borrowed(what)
+            }
+            What::StepStarted { name } => {
+                if let Some(span) = span.filter(|_| name.len() <= KEY_CHARS_MAX) {
+                    push(&mut self.steps, (span.clone(), name.clone()));
+                }
+                Cow::Borrowed(what)
+            }
+            What::StepEnded { error, .. } => {
+                let known = self.steps.iter().rposition(|(begun, _)| Some(begun) == span);
+                match known.and_then(|at| self.steps.remove(at)) {
+                    Some((_, name)) => Cow::Owned(What::StepEnded { name, error: error.clone() }),
+                    None => Cow::Borrowed(what),
+                }
+            }
+            _ => Cow::Borrowed(what),
+        }
+    }
+
+    /// The name of the text of a span that is being written.
+    pub(super) fn text(&self, span: &SpanId) -> SpanId {
+        match self.texts.next(span.as_str()) {
+            1 => span.clone(),
+            number => fitting(&numbered(span.as_str(), number)),
+        }
+    }
+
+    /// A call is made: another one, unless a person was asked about it, or it is told again when the run went on.
+    fn begin(&mut self, id: &str, span: Option<&SpanId>, args: Option<&Json>) -> String {
+        let (args, resumed) = (self.calls.hash_of(args), self.resumed);
+        let is_known = |call: &Call| call.id == id && (!call.is_made || (call.args == args && call.resumed < resumed));
+        if let Some(call) = self.open.iter_mut().rev().find(|call| is_known(call)) {
+            (call.is_made, call.resumed) = (true, resumed);
+            call.span = span.cloned();
+            return call.name.clone();
+        }
+        self.open(id, span, args, true)
+    }
+
+    /// A person is asked about a call: one that is open, or that is not made yet.
+    fn ask(&mut self, id: &str, args: Option<&Json>) -> String {
+        let args = self.calls.hash_of(args);
+        let is_known = |call: &&Call| call.id == id && (call.is_made || call.args == args);
+        if let Some(call) = self.open.iter().rev().find(is_known) {
+            return call.name.clone();
+        }
+        self.open(id, None, args, false)
+    }
+
+    fn open(&mut self, id: &str, span: Option<&SpanId>, args: u64, is_made: bool) -> String {
+        let name = self.calls.take(id);
+        // What is longer is found again as long as nothing else has its id.
+        if id.len() <= CALL_ID_BYTES_MAX {
+            let (id, name, span, resumed) = (id.to_owned(), name.clone(), span.cloned(), self.resumed);
+            push(&mut self.open, Call { id, name, span, args, is_made, resumed });
+        }
+        name
+    }
+
+    /// The end of a call: of the newest that is open on the span, else with the id, as in the waterfall. An end that names
+    /// only its span has the span for an id.
+    fn end(&mut self, id: &str, span: Option<&SpanId>) -> String {
+        let is_on_span = |call: &Call| span.is_some() && call.span.as_ref() == span;
+        let newest = |is: &dyn Fn(&Call) -> bool| self.open.iter().rposition(is);
+        let known = newest(&|call| call.id == id && is_on_span(call))
+            .or_else(|| newest(&|call| call.id == id))
+            .or_else(|| newest(&|call| span.is_some_and(|span| span.as_str() == id) && is_on_span(call)));
+        known.and_then(|at| self.open.remove(at)).map_or_else(|| self.calls.take(id), |call| call.name)
+    }
+}
+
+/// How many things had an id: of the newest ids, each of which takes as much as any other.
+#[derive(Debug, Default)]
+struct Used {
+    hasher: RandomState,
+    /// The newest by their hashes, and those before them.
+    newer: HashMap<u64, u32>,
+    older: HashMap<u64, u32>,
+}
+
+impl Used {
+    fn hash_of(&self, args: Option<&Json>) -> u64 {
+        self.hasher.hash_one(args.map(Json::as_str))
+    }
+
+    fn count(&self, id: &str) -> u32 {
+        let hash = self.hasher.hash_one(id);
+        self.newer.get(&hash).or_else(|| self.older.get(&hash)).copied().unwrap_or(0)
+    }
+
+    fn note(&mut self, id: &str, count: u32) {
+        if self.newer.len() >= CHAT_NAMES_MAX {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(self.hasher.hash_one(id), count);
+    }
+
+    /// The number of the next thing with an id: one that no id is spelled with.
+    fn next(&self, id: &str) -> u32 {
+        let next = self.count(id) + 1;
+        (next..).find(|number| *number == 1 || self.count(&numbered(id, *number)) == 0).unwrap_or(next)
+    }
+
+    fn take(&mut self, id: &str) -> String {
+        let number = self.next(id);
+        self.note(id, number);
+        let name = numbered(id, number);
+        if number > 1 {
+            self.note(&name, 1);
+        }
+        name
+    }
+}
+
+/// The longest id by which an open call is found, bytes.
+const CALL_ID_BYTES_MAX: usize = 1024;
+
+/// The name of the n-th thing with an id.
+fn numbered(id: &str, number: u32) -> String {
+    if number == 1 { id.to_owned() } else { format!("{id}~{number}") }
+}
+
+/// A name as a span: one that is too long by its digest, as for the ids of AG-UI endpoints.
+fn fitting(name: &str) -> SpanId {
+    name.parse().unwrap_or_else(|_| SpanId::trusted(&format!("id-{}", &hex::encode(Sha256::digest(name))[..32])))
+}
+
+fn push<T>(kept: &mut VecDeque<T>, new: T) {
+    if kept.len() >= CHAT_RECENT_MAX {
+        kept.pop_front();
+    }
+    kept.push_back(new);
+}
+
+/// The same with a call's name, and a message's.
+fn renamed(what: &What, call: Option<String>, message: Option<String>) -> Cow<'_, What> {
+    let mut named = Cow::Borrowed(what);
+    match what {
+        What::Text { text, .. } => {
+            if let Some(name) = message.filter(|name| name != text.span.as_str())
+                && let What::Text { text, .. } = named.to_mut()
+            {
+                text.span = fitting(&name);
+            }
+        }
+        What::ToolStarted { tool_call_id, .. } | What::InterruptRequested { tool_call_id: Some(tool_call_id), .. } => {
+            if let Some(name) = call.filter(|name| name != tool_call_id)
+                && let What::ToolStarted { tool_call_id, .. }
+                | What::InterruptRequested { tool_call_id: Some(tool_call_id), .. } = named.to_mut()
+            {
+                *tool_call_id = name;
+            }
+        }
+        What::ToolCompleted { tool_call_id, message_id, .. } | What::ToolFailed { tool_call_id, message_id, .. } => {
+            if (call.as_ref() != Some(tool_call_id) || message != *message_id)
+                && let What::ToolCompleted { tool_call_id, message_id, .. }
+                | What::ToolFailed { tool_call_id, message_id, .. } = named.to_mut()
+            {
+                (*tool_call_id, *message_id) = (call.unwrap_or_default(), message);
+            }
+        }
+        _ => {}
+    }
+    named
+}

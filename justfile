@@ -192,6 +192,10 @@ bench-checkpoints *args: postgres python
     cargo build --release --bin runreel
     PYTHONPATH=sdk/python/src .tools/python/bin/python benches/checkpoints.py --server target/release/runreel {{ args }}
 
+# 100 000 mutated streams of each format of models, over real sockets: read as they are meant, and how long the slowest takes.
+fuzz-models streams="100000":
+    RUNREEL_FUZZ_STREAMS={{ streams }} cargo test --test it -- models::mutated --nocapture
+
 # Measurements (release build); docs/performance.md keeps the last ones.
 bench *args: postgres
     cargo build --release --bin runreel

@@ -15,8 +15,6 @@ pub fn logs(format: LogFormat) {
     let wanted = config::variable("RUNREEL_LOG").map(EnvFilter::try_new);
     let malformed = matches!(wanted, Some(Err(_)));
     let filter = wanted.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
-    // `genai` logs the responses of providers, including conversations and keys they quote.
-    let filter = "genai=off".parse().map_or(filter.clone(), |quiet| filter.add_directive(quiet));
     let colors = std::io::stderr().is_terminal() && config::variable("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);

@@ -66,6 +66,16 @@ impl Part {
     }
 }
 
+/// What a provider calls a tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The provider: the word for its API, and a digest of its address.
+    pub provider: String,
+    /// To the byte as it was given; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
 /// A tool call that a model requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
@@ -77,6 +87,9 @@ pub struct ToolCall {
     /// Opaque data that some providers expect back with the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<String>,
+    /// Its id at the provider that made it; absent if no provider did, and in what was stored by earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// One message of a conversation.

@@ -130,7 +130,12 @@ impl<'a> UnreadMembers<'a> {
         self.get(name)?.text()
     }
 
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|name| name.0.as_ref())
+    }
+
     /// The members of a member.
+    #[must_use]
     pub fn inside(&self, name: &str) -> Self {
         self.get(name).map(Unread::members).unwrap_or_default()
     }

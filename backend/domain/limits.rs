@@ -249,6 +249,8 @@ pub const JOB_SWEEP_MS: u64 = 1_000;
 pub const JOB_WAKE_MS: (u64, u64) = (2, 20);
 /// Longest answer of a model, bytes of text, thoughts and arguments together.
 pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest event of a model's answer, bytes as sent. The last one may repeat the whole answer.
+pub const MODEL_EVENT_BYTES_MAX: usize = 2 * MODEL_ANSWER_BYTES_MAX;
 /// Most tool calls in one answer of a model.
 pub const MODEL_TOOL_CALLS_MAX: usize = 128;
 /// Longest wait that a model's provider may ask for before a call is made again, milliseconds; over it the call fails.

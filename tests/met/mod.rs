@@ -5,6 +5,8 @@
 
 mod environment;
 mod formulas;
+#[cfg(feature = "agents")]
+mod model_calls;
 mod preflight;
 mod tokens_of_providers;
 mod what_commands_say;

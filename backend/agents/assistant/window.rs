@@ -165,6 +165,7 @@ mod tests {
                 name: "look".to_owned(),
                 args: json!({"at": n}),
                 signatures: Vec::new(),
+                origin: None,
             };
             said(&mut conversation, Message { tool_calls: vec![call], ..answer("") });
             said(&mut conversation, Message::tool(format!("c{n}"), "z".repeat(1_500)));

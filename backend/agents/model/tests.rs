@@ -30,6 +30,7 @@ fn calls_results_and_thoughts_survive_a_checkpoint() {
             name: "files".to_owned(),
             args: json!({"path": "a"}),
             signatures: vec!["opaque".to_owned()],
+            origin: Some(Origin { provider: "openai:0a".to_owned(), id: Some("c.1:0".to_owned()) }),
         }],
         ..Message::assistant("")
     };

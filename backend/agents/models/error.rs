@@ -2,7 +2,6 @@
 
 use std::{error::Error as _, time::Duration};
 
-use genai::webc::StreamTimeout;
 use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 
@@ -10,6 +9,10 @@ use crate::{
     agents::model::{ModelError, ModelErrorKind},
     client::parse_retry_after,
     clock::Clock,
+    domain::{
+        lenient::{self, Unread},
+        limits::{MODEL_ANSWER_BYTES_MAX, MODEL_TOOL_CALLS_MAX},
+    },
 };
 
 /// Characters of a provider's own message kept in an error.
@@ -41,66 +44,55 @@ const LATER: &[&str] = &[
     "try again",
 ];
 
-/// Classifies an error of the provider library.
-pub(super) fn model_error(error: &genai::Error) -> ModelError {
-    use genai::Error as E;
-    match error {
-        E::HttpError { status, body, headers, .. } => of_status(*status, body, headers),
-        E::WebStream { error, .. } => of_transport(error.as_ref()),
-        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => match webc_error {
-            genai::webc::Error::ResponseFailedStatus { status, body, headers } => of_status(*status, body, headers),
-            genai::webc::Error::Reqwest(error) => of_transport(error),
-            _ => unreadable(),
-        },
-        E::ChatResponse { body, .. } => of_words(&body.to_string(), &words(body)),
-        E::StreamParse { .. } | E::JsonValueExt(_) | E::SerdeJson(_) | E::InvalidJsonResponseElement { .. } => {
-            unreadable()
-        }
-        E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. } | E::Resolver { .. } => {
-            ModelError::new(ModelErrorKind::Auth, "there is no API key for this model")
-        }
-        E::MessageContentTypeNotSupported { cause, .. } => ModelError::new(
-            ModelErrorKind::Other,
-            format!("the provider does not accept this kind of content: {cause}"),
-        ),
-        _ => ModelError::new(ModelErrorKind::Other, "the request could not be made"),
-    }
-}
-
-fn unreadable() -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Other,
-        "the provider's response cannot be read; check that the address is a model endpoint",
-    )
-}
-
 /// The stream ended before the answer did.
 pub(super) fn cut() -> ModelError {
     ModelError::new(ModelErrorKind::Transient, "the provider's response ended early")
 }
 
-fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
-    if let Some(inner) = error.downcast_ref::<genai::Error>() {
-        return model_error(inner);
+/// An event of the stream is not JSON, though it begins like it.
+pub(super) fn broken() -> ModelError {
+    ModelError::new(ModelErrorKind::Transient, "an event of the provider's response is broken JSON")
+}
+
+pub(super) fn silent() -> ModelError {
+    ModelError::new(ModelErrorKind::Transient, "the provider sent nothing for too long")
+}
+
+pub(super) fn too_long() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Other,
+        format!(
+            "the response is longer than {MODEL_ANSWER_BYTES_MAX} bytes or has more than {MODEL_TOOL_CALLS_MAX} tool \
+             calls"
+        ),
+    )
+}
+
+/// The key cannot be a header's value. What it is is not told.
+pub(super) fn unsendable() -> ModelError {
+    ModelError::new(ModelErrorKind::Other, "the request cannot be sent; check the API key for line breaks")
+}
+
+pub(super) fn of_transport(error: &reqwest::Error) -> ModelError {
+    if error.is_builder() {
+        return unsendable();
     }
-    if error.is::<StreamTimeout>() {
-        return ModelError::new(ModelErrorKind::Transient, "the provider sent nothing for too long");
-    }
-    let Some(request) = error.downcast_ref::<reqwest::Error>() else { return cut() };
-    if request.is_builder() {
-        // The cause may be a header's value, which is the key.
-        return ModelError::new(ModelErrorKind::Other, "the request cannot be sent; check the API key for line breaks");
-    }
-    if request.is_body() || request.is_decode() {
+    if error.is_body() || error.is_decode() {
         return cut();
     }
-    let innermost = std::iter::successors(request.source(), |&cause| cause.source()).last();
+    let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
     let why = innermost.map_or_else(|| "no connection".to_owned(), ToString::to_string);
     ModelError::new(ModelErrorKind::Transient, format!("the provider cannot be reached: {why}"))
 }
 
-fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
-    let said = serde_json::from_str::<Value>(body).map(|body| words(&body)).unwrap_or_default();
+/// An error that came in the stream in place of an answer.
+pub(super) fn of_event(error: Unread<'_>) -> ModelError {
+    let said = error.value().map(|error| words(&error)).unwrap_or_default();
+    of_words(error.as_str(), &said)
+}
+
+pub(super) fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+    let said = lenient::value(body.as_bytes()).map(|body| words(&body)).unwrap_or_default();
     let number = status.as_u16();
     let told =
         if said.is_empty() { format!("the provider responded with {number}") } else { format!("{number}: {said}") };

@@ -3,16 +3,37 @@
 //! Invariant kept here: a model is a value that is built once, with its key inside; no call reads the environment, and
 //! no key appears in an error, a log line or a `Debug`.
 //!
-//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its retries); `translate` converts
-//! to the provider library's types and back, `error` classifies the failures.
+//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its retries). `frames` cuts what a
+//! provider sends into events, a file for each API writes requests and reads events, and `answer` with `calls` is what
+//! they add up to. `ids` keeps what one provider made from the others, `error` classifies the failures.
 
+#[cfg(feature = "agents")]
+mod answer;
+#[cfg(feature = "agents")]
+mod anthropic;
+#[cfg(feature = "agents")]
+mod calls;
+#[cfg(feature = "agents")]
+mod claude;
+#[cfg(feature = "agents")]
+mod conversation;
 #[cfg(feature = "agents")]
 mod error;
 #[cfg(feature = "agents")]
-pub mod provider;
-pub mod scripted;
+mod frames;
 #[cfg(feature = "agents")]
-mod translate;
+mod gemini;
+#[cfg(feature = "agents")]
+mod ids;
+#[cfg(feature = "agents")]
+mod ollama;
+#[cfg(feature = "agents")]
+mod openai;
+#[cfg(feature = "agents")]
+pub mod provider;
+#[cfg(feature = "agents")]
+mod responses;
+pub mod scripted;
 #[cfg(feature = "agents")]
 mod web;
 

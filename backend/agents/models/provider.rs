@@ -1,37 +1,25 @@
-//! [`Provider`]: a model behind an HTTP API, reached through the `genai` library.
+//! [`Provider`]: a model behind an HTTP API.
 //!
 //! A call is retried only while no piece of its answer was passed on, and only after a temporary failure.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::StreamExt;
-use genai::{
-    ModelIden, ServiceTarget,
-    adapter::AdapterKind,
-    chat::{ChatOptions, ChatStreamEvent, ReasoningEffort, StreamEnd},
-    resolver::{AuthData, Endpoint},
+use futures::StreamExt as _;
+use reqwest::{
+    Response, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue},
 };
-use reqwest::Url;
+use serde_json::Value;
 
-use super::{error, translate, web::Web};
+use super::{answer::Answer, anthropic, error, frames, gemini, ids::Ids, ollama, openai, responses, web::Web};
 use crate::{
-    agents::model::{Completing, Completion, Delta, Deltas, Model, ModelError, ModelErrorKind, Request},
+    agents::model::{Completing, Completion, Deltas, Model, ModelError, ModelErrorKind, Request},
     client::pace::{Backoff, Pace, SystemPace},
     config::Secret,
-    domain::limits::{MODEL_ANSWER_BYTES_MAX, MODEL_RETRY_WAIT_MS_MAX, MODEL_TOOL_CALLS_MAX},
+    domain::limits::MODEL_RETRY_WAIT_MS_MAX,
 };
 
 pub use crate::config::models::{Kind, Reasoning};
-
-fn adapter(kind: Kind) -> AdapterKind {
-    match kind {
-        Kind::OpenAi => AdapterKind::OpenAI,
-        Kind::OpenAiResponses => AdapterKind::OpenAIResp,
-        Kind::Anthropic => AdapterKind::Anthropic,
-        Kind::Gemini => AdapterKind::Gemini,
-        Kind::Ollama => AdapterKind::Ollama,
-    }
-}
 
 /// How a model is reached.
 #[derive(Clone, Debug)]
@@ -57,8 +45,9 @@ pub struct Settings {
 pub struct Provider {
     name: String,
     settings: Settings,
-    client: genai::Client,
-    target: ServiceTarget,
+    client: reqwest::Client,
+    url: Url,
+    ids: Ids,
     pace: Arc<dyn Pace>,
 }
 
@@ -66,37 +55,62 @@ impl Provider {
     /// Sends nothing yet. The error states why it never could.
     pub fn new(settings: Settings, web: &Web) -> Result<Self, String> {
         let name = format!("{}:{}", settings.kind.as_str(), settings.model);
-        let client = genai::Client::builder().with_reqwest(web.client(&settings.base_url)?).build();
-        let client = client.map_err(|_| "the HTTP client cannot be created".to_owned())?;
-        let target = ServiceTarget {
-            endpoint: Endpoint::from_owned(settings.base_url.as_str()),
-            auth: auth(&settings),
-            model: ModelIden::new(adapter(settings.kind), settings.model.as_str()),
+        let path = match settings.kind {
+            Kind::OpenAi => openai::PATH.to_owned(),
+            Kind::OpenAiResponses => responses::PATH.to_owned(),
+            Kind::Anthropic => anthropic::PATH.to_owned(),
+            Kind::Gemini => gemini::path(&settings.model),
+            Kind::Ollama => ollama::PATH.to_owned(),
         };
-        Ok(Self { name, settings, client, target, pace: Arc::new(SystemPace) })
+        let url = format!("{}{path}", settings.base_url).parse().map_err(|_| "the model has no address".to_owned())?;
+        let ids = Ids::new(settings.kind, settings.base_url.as_str());
+        let client = web.client(&settings.base_url)?;
+        Ok(Self { name, settings, client, url, ids, pace: Arc::new(SystemPace) })
     }
 
-    fn options(&self, request: &Request) -> ChatOptions {
-        let options = ChatOptions::default()
-            .with_capture_usage(true)
-            .with_capture_content(true)
-            .with_capture_reasoning_content(true)
-            .with_capture_tool_calls(true)
-            .with_stream_header_timeout(self.settings.silence_max)
-            .with_stream_read_timeout(self.settings.silence_max);
-        let effort = self.settings.reasoning.map(|reasoning| match reasoning {
-            Reasoning::None => ReasoningEffort::Zero,
-            Reasoning::Low => ReasoningEffort::Low,
-            Reasoning::Medium => ReasoningEffort::Medium,
-            Reasoning::High => ReasoningEffort::High,
-            Reasoning::Max => ReasoningEffort::Max,
-        });
-        ChatOptions {
-            temperature: request.temperature,
-            max_tokens: request.max_tokens,
-            reasoning_effort: effort,
-            ..options
+    fn body(&self, request: &Request) -> Result<Value, ModelError> {
+        let (settings, ids) = (&self.settings, &self.ids);
+        match settings.kind {
+            Kind::OpenAi => openai::body(settings, ids, request),
+            Kind::OpenAiResponses => responses::body(settings, ids, request),
+            Kind::Anthropic => anthropic::body(settings, ids, request),
+            Kind::Gemini => gemini::body(settings, ids, request),
+            Kind::Ollama => ollama::body(settings, ids, request),
         }
+    }
+
+    /// Without a key, no header for one is sent.
+    fn headers(&self) -> Result<HeaderMap, ModelError> {
+        let mut headers = HeaderMap::new();
+        if self.settings.kind == Kind::Anthropic {
+            let (name, version) = anthropic::VERSION;
+            headers.insert(name, HeaderValue::from_static(version));
+        }
+        let Some(key) = &self.settings.key else { return Ok(headers) };
+        let (name, value) = match self.settings.kind {
+            Kind::Anthropic => ("x-api-key", key.expose().to_owned()),
+            Kind::Gemini => ("x-goog-api-key", key.expose().to_owned()),
+            Kind::OpenAi | Kind::OpenAiResponses | Kind::Ollama => {
+                ("authorization", format!("Bearer {}", key.expose()))
+            }
+        };
+        let mut value = HeaderValue::try_from(value).map_err(|_| error::unsendable())?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(headers)
+    }
+
+    async fn post(&self, request: &Request) -> Result<Response, ModelError> {
+        let body = self.body(request)?;
+        let sent = self.client.post(self.url.clone()).headers(self.headers()?).json(&body).send();
+        let sent = tokio::time::timeout(self.settings.silence_max, sent).await.map_err(|_| error::silent())?;
+        let response = sent.map_err(|error| error::of_transport(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let said = tokio::time::timeout(self.settings.silence_max, frames::beginning(response)).await;
+        Err(error::of_status(status, &said.unwrap_or_default(), &headers))
     }
 
     /// One attempt. `told` states afterwards whether the caller has seen a piece of the answer.
@@ -106,53 +120,24 @@ impl Provider {
         deltas: &mut Deltas<'_>,
         told: &mut bool,
     ) -> Result<Completion, ModelError> {
-        let asked = translate::request(self.settings.kind, request)?;
-        let options = self.options(request);
-        let answer = self.client.exec_chat_stream(self.target.clone(), asked, Some(&options)).await;
-        let mut stream = answer.map_err(|error| error::model_error(&error))?.stream;
-        let (mut text, mut bytes, mut args) = (String::new(), 0, 0);
-        while let Some(event) = stream.next().await {
-            match event.map_err(|error| error::model_error(&error))? {
-                ChatStreamEvent::Chunk(chunk) => {
-                    bytes += chunk.content.len();
-                    text.push_str(&chunk.content);
-                    *told = true;
-                    deltas(Delta::Text(chunk.content));
-                }
-                ChatStreamEvent::ReasoningChunk(chunk) => {
-                    bytes += chunk.content.len();
-                    *told = true;
-                    deltas(Delta::Reasoning(chunk.content));
-                }
-                ChatStreamEvent::ToolCallChunk(chunk) => {
-                    // Holds the arguments so far, or the whole call.
-                    args = chunk.tool_call.fn_arguments.as_str().map_or(0, str::len).max(args);
-                }
-                ChatStreamEvent::End(end) => return self.ended(end, text, request),
-                ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {}
-            }
-            if bytes.saturating_add(args) > MODEL_ANSWER_BYTES_MAX {
-                return Err(too_long());
+        let response = self.post(request).await?;
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = media_type.to_owned();
+        let mut events = std::pin::pin!(frames::events(response, self.settings.silence_max));
+        let mut answer = Answer::new(self.settings.kind, deltas);
+        while !answer.is_done
+            && let Some(event) = events.next().await
+        {
+            let read = event.and_then(|event| answer.read(&event));
+            *told = answer.told;
+            match read {
+                Ok(()) => {}
+                // The answer is whole, and what was to follow it is only its usage.
+                Err(error) if error.kind == ModelErrorKind::Transient && answer.finish.is_some() => break,
+                Err(error) => return Err(error),
             }
         }
-        Err(error::cut())
-    }
-
-    fn ended(&self, end: StreamEnd, text: String, request: &Request) -> Result<Completion, ModelError> {
-        // The library also ends a stream that was cut, for providers whose format has no end marker.
-        let unfinished = match self.settings.kind {
-            Kind::OpenAi | Kind::OpenAiResponses => false,
-            Kind::Anthropic | Kind::Gemini => end.captured_stop_reason.is_none(),
-            Kind::Ollama => end.captured_stop_reason.is_none() && end.captured_usage.is_none(),
-        };
-        if unfinished {
-            return Err(error::cut());
-        }
-        let completion = translate::completion(self.settings.kind, end, text, &request.messages);
-        if completion.message.tool_calls.len() > MODEL_TOOL_CALLS_MAX {
-            return Err(too_long());
-        }
-        Ok(completion)
+        answer.completion(&self.ids, &request.messages, &media_type)
     }
 
     async fn answer(&self, request: &Request, deltas: &mut Deltas<'_>) -> Result<Completion, ModelError> {
@@ -181,30 +166,6 @@ impl Provider {
     fn masked(&self, error: ModelError) -> ModelError {
         let Some(key) = &self.settings.key else { return error };
         ModelError { message: key.masked_in(&error.message), ..error }
-    }
-}
-
-fn too_long() -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Other,
-        format!(
-            "the response is longer than {MODEL_ANSWER_BYTES_MAX} bytes or has more than {MODEL_TOOL_CALLS_MAX} tool \
-             calls"
-        ),
-    )
-}
-
-/// A snapshot: the library is given the key itself and never a place to look one up.
-fn auth(settings: &Settings) -> AuthData {
-    match (&settings.key, settings.kind) {
-        (Some(key), _) => AuthData::from_single(key.expose()),
-        (None, Kind::Ollama) => AuthData::None,
-        // Without a key no `Authorization` header is sent at all.
-        (None, Kind::OpenAi) => AuthData::RequestOverride {
-            url: format!("{}chat/completions", settings.base_url),
-            headers: genai::Headers::default(),
-        },
-        (None, Kind::OpenAiResponses | Kind::Anthropic | Kind::Gemini) => AuthData::from_single(""),
     }
 }
 

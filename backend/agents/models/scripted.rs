@@ -206,6 +206,7 @@ impl Model for Script {
                 name: wanted.name,
                 args: self.filled_in(wanted.args, request),
                 signatures: Vec::new(),
+                origin: None,
             };
             let calls = turn.tool_calls.into_iter().enumerate().map(call).collect();
             let mut completion = played(request, &text, calls, Duration::from_millis(self.pace_ms), deltas).await;

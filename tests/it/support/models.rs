@@ -21,6 +21,8 @@ use tokio::task::JoinHandle;
 pub enum Answer {
     /// Sends a complete body.
     Body { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// Sends a body in pieces.
+    Pieces(Vec<Vec<u8>>),
     /// Sends the beginning and breaks the connection.
     Cut(String),
     /// Sends the beginning and then nothing more.
@@ -97,6 +99,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
                 response = response.header(name, value);
             }
             response.body(Body::from(body)).unwrap()
+        }
+        Some(Answer::Pieces(pieces)) => {
+            let pieces = stream::iter(pieces.into_iter().map(|piece| Ok::<_, std::io::Error>(Bytes::from(piece))));
+            streamed(Body::from_stream(pieces))
         }
         Some(Answer::Cut(text)) => {
             // The pause lets the beginning be sent before the connection breaks.

@@ -1,0 +1,222 @@
+//! The tool calls of an answer, from pieces that come in any order.
+
+use serde_json::{Map, Value};
+
+use super::error::too_long;
+use crate::{
+    agents::model::{ModelError, ModelErrorKind},
+    domain::{
+        lenient::{self, Halves, Unread, UnreadMembers},
+        limits::MODEL_TOOL_CALLS_MAX,
+    },
+};
+
+/// What a piece says of the call it belongs to. A number, an item and an id only tell calls apart: nothing is made of
+/// their values.
+#[derive(Debug, Default)]
+pub(super) struct Piece<'a> {
+    /// The place of the call among the others. A negative one is none.
+    pub number: Option<i64>,
+    /// The name of the call within this stream.
+    pub item: Option<String>,
+    pub id: Option<String>,
+    pub name: Option<String>,
+    /// Text of JSON, or the value itself.
+    pub args: Option<Unread<'a>>,
+    pub form: Form,
+    pub signature: Option<String>,
+}
+
+/// What the arguments of a piece are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    /// They follow what came before.
+    #[default]
+    More,
+    /// They are all there is.
+    Whole,
+    /// They count if no others come.
+    Announced,
+}
+
+impl<'a> Piece<'a> {
+    /// With the name and arguments of a function.
+    pub(super) fn of_function(self, function: &UnreadMembers<'a>) -> Self {
+        Self { name: function.text("name"), args: function.get("arguments"), ..self }
+    }
+}
+
+/// The calls of an answer that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    number: Option<i64>,
+    item: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    args: String,
+    halves: Halves,
+    announced: String,
+    /// Whether `args` is all there is.
+    is_whole: bool,
+    signature: Option<String>,
+}
+
+/// A call as its provider made it.
+#[derive(Debug, PartialEq)]
+pub(super) struct MadeCall {
+    pub id: Option<String>,
+    pub name: String,
+    pub args: Value,
+    pub signature: Option<String>,
+}
+
+impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let bytes = |open: &Open| {
+            open.args.len()
+                + open.announced.len()
+                + text(&open.id)
+                + text(&open.name)
+                + text(&open.item)
+                + text(&open.signature)
+        };
+        self.0.iter().map(bytes).sum()
+    }
+
+    /// Adds a piece to its call, or begins another.
+    pub(super) fn add(&mut self, mut piece: Piece<'_>) -> Result<(), ModelError> {
+        piece.number = piece.number.filter(|number| *number >= 0);
+        for word in [&mut piece.id, &mut piece.name, &mut piece.item, &mut piece.signature] {
+            word.take_if(|word| word.is_empty());
+        }
+        let at = match self.of(&piece) {
+            Some(at) => at,
+            None if self.0.len() == MODEL_TOOL_CALLS_MAX => return Err(too_long()),
+            None => {
+                self.0.push(Open::default());
+                self.0.len() - 1
+            }
+        };
+        self.0[at].add(piece);
+        Ok(())
+    }
+
+    /// The call that a piece continues.
+    fn of(&self, piece: &Piece<'_>) -> Option<usize> {
+        let last = |is: &dyn Fn(&Open) -> bool| self.0.iter().rposition(is);
+        let same = |ours: &Option<String>, theirs: &Option<String>| theirs.is_some() && ours == theirs;
+        let is_of_number = |open: &Open| piece.number.is_some() && open.number == piece.number;
+        let newest = self.0.len().checked_sub(1);
+        let at = last(&|open| same(&open.item, &piece.item))
+            .or_else(|| last(&|open| is_of_number(open) && same(&open.id, &piece.id)))
+            .or_else(|| last(&is_of_number));
+        let at = at.or_else(|| match (piece.number, &piece.id, &piece.name) {
+            // Numbers may be missing, or count pieces.
+            (None, Some(_), _) | (Some(_), Some(_), None) => {
+                last(&|open| same(&open.id, &piece.id)).or(newest.filter(|at| self.0[*at].is_headless()))
+            }
+            (None, None, _) => newest,
+            (Some(_), None, None) => newest.filter(|at| self.0[*at].number.is_none()),
+            (Some(_), _, Some(_)) => newest.filter(|at| self.0[*at].is_headless() && self.0[*at].number.is_none()),
+        });
+        at.filter(|at| !self.0[*at].is_other(piece))
+    }
+
+    /// The calls in the order of their numbers, or else as they came.
+    pub(super) fn end(mut self) -> Result<Vec<MadeCall>, ModelError> {
+        self.0.retain(|open| !(open.is_headless() && open.args.trim().is_empty()));
+        self.0.sort_by_key(|open| open.number.unwrap_or(i64::MAX));
+        self.0.into_iter().map(Open::end).collect()
+    }
+}
+
+impl Open {
+    /// Nothing has said yet which call it is.
+    fn is_headless(&self) -> bool {
+        self.id.is_none() && self.name.is_none()
+    }
+
+    /// Whether a piece under its number, item or id begins another call after all.
+    fn is_other(&self, piece: &Piece<'_>) -> bool {
+        let differs =
+            |ours: &Option<String>, theirs: &Option<String>| matches!((ours, theirs), (Some(a), Some(b)) if a != b);
+        let is_same_item = piece.item.is_some() && self.item == piece.item;
+        if self.is_headless() || is_same_item {
+            return false;
+        }
+        let more = piece.args.map(text_of).unwrap_or_default();
+        if differs(&self.id, &piece.id) {
+            // Some servers make up an id for each piece: only the first one has a name.
+            return piece.name.is_some() || more.is_empty();
+        }
+        let is_numbered = piece.number.is_some() && self.number == piece.number;
+        if piece.name.is_none() || (is_numbered && piece.form == Form::Whole) {
+            return false;
+        }
+        // Without an id, a name begins a call; with one it may be repeated, with or without the arguments.
+        if self.id.is_some() && self.id == piece.id {
+            return self.is_complete() && !more.is_empty() && more != self.args;
+        }
+        differs(&self.name, &piece.name) || self.is_whole || self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.args.is_empty() && lenient::value(self.args.as_bytes()).is_ok()
+    }
+
+    fn add(&mut self, piece: Piece<'_>) {
+        let is_repeated = self.is_whole
+            || (piece.name.is_some()
+                && self.name.is_some()
+                && piece.args.is_some_and(|args| text_of(args) == self.args)
+                && self.is_complete());
+        self.number = self.number.or(piece.number);
+        self.item = self.item.take().or(piece.item);
+        self.id = self.id.take().or(piece.id);
+        self.name = self.name.take().or(piece.name);
+        self.signature = self.signature.take().or(piece.signature);
+        self.is_whole |= piece.form == Form::Whole;
+        let Some(args) = piece.args.filter(|_| !is_repeated) else { return };
+        match piece.form {
+            Form::More => self.args += &self.halves.join(args).unwrap_or_else(|| text_of(args)),
+            Form::Whole => self.args = text_of(args),
+            Form::Announced => self.announced = text_of(args),
+        }
+    }
+
+    fn end(mut self) -> Result<MadeCall, ModelError> {
+        self.args.extend(self.halves.end().filter(|_| !self.is_whole));
+        if self.args.trim().is_empty() {
+            self.args = self.announced;
+        }
+        let Some(name) = self.name else {
+            return Err(ModelError::new(
+                ModelErrorKind::Transient,
+                "the provider's response has a tool call without a name",
+            ));
+        };
+        let args = match lenient::value(self.args.as_bytes()) {
+            _ if self.args.trim().is_empty() => Value::Object(Map::new()),
+            Ok(Value::Null) => Value::Object(Map::new()),
+            Ok(args) => args,
+            Err(_) => Value::String(self.args),
+        };
+        Ok(MadeCall { id: self.id, name, args, signature: self.signature })
+    }
+}
+
+/// Arguments as the text of JSON, which most providers put into a string.
+fn text_of(args: Unread<'_>) -> String {
+    args.text().unwrap_or_else(|| lenient::mended(args.as_str()).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,12 @@ mod tests {
                 "search (1.2 s) → 7 hits",
             ),
             ("tool.failed", json!({"name": "search", "error": "timeout"}), "search error: timeout"),
+            (
+                "tool.failed",
+                json!({"name": "search", "error": {"type": "AssertionError", "message": ""}}),
+                "search error: AssertionError",
+            ),
+            ("step.failed", json!({"name": "plan"}), "plan"),
             ("step.completed", json!({"name": "plan", "duration_ms": 12}), "plan (12 ms)"),
             ("worker.spawned", json!({"run_id": "r1", "agent": "coder"}), "coder run r1"),
             (

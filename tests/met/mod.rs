@@ -4,6 +4,7 @@
 //! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.
 
 mod environment;
+mod errors;
 mod formulas;
 #[cfg(feature = "agents")]
 mod model_calls;
@@ -11,5 +12,8 @@ mod preflight;
 mod tokens_of_providers;
 mod what_commands_say;
 mod opened_and_closed;
+mod preflight;
 mod repeated_ids;
 mod resuming;
+mod tokens_of_providers;
+mod what_commands_say;

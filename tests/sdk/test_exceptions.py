@@ -1,4 +1,4 @@
-"""Real exceptions, raised through the packages, as the log tells them."""
+"""Real exceptions, raised through the packages, as the log and the commands tell them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from reading import one, said
+from test_runner import queued, until
 
-from conftest import Server
+from conftest import BINARY, Server
 from runreel import Client
 
 FOLDER = Path(__file__).parent.parent / "met" / "exceptions"
@@ -34,8 +35,18 @@ def runs(server: Server) -> dict[str, str]:
     return raised
 
 
+def runreel(server: Server, *words: str) -> str:
+    environment = {**os.environ, "RUNREEL_URL": server.url, "NO_COLOR": "1"}
+    return subprocess.run([BINARY, *words], env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def matches(told: str, expected: str) -> bool:
     return told.startswith(expected[:-1]) if expected.endswith("…") else told == expected
+
+
+def shown(line: str) -> str:
+    """As a terminal has it in one line."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", line).replace("\n", " ")
 
 
 def test_each_is_there(runs: dict[str, str]) -> None:
@@ -46,6 +57,18 @@ def test_each_is_there(runs: dict[str, str]) -> None:
 def test_the_log_has_its_type_and_message(name: str, runs: dict[str, str], client: Client) -> None:
     for error in (client.get_run(runs[name])["error"], one(client, runs[name], "tool.failed").payload["error"]):
         assert matches(said(error), TABLE[name])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_commands_show_its_type_and_message(name: str, runs: dict[str, str], server: Server) -> None:
+    expected = shown(TABLE[name])
+    ended = [line for line in runreel(server, "tail", runs[name]).splitlines() if " run.failed " in line]
+    (told,) = (line.partition("error: ")[2] for line in ended)
+    assert matches(told, expected)
+    shows = runreel(server, "runs", "show", runs[name])
+    first = next(line for line in shows.splitlines() if line.startswith("error "))
+    assert matches(first.removeprefix("error").strip(), shown(TABLE[name].partition("\n")[0]))
+    assert not re.search(r"\\n +(File|at) ", shows)
 
 
 def errors_in(error: Any) -> Iterator[Any]:
@@ -84,3 +107,25 @@ def test_causes_and_members_of_groups_are_told_with_their_stacks(runs: dict[str,
         assert all(error["stack"] for error in below), name
     assert client.get_run(runs["javascript fetch"])["error"]["cause"]["code"] == "ECONNREFUSED"
     assert client.get_run(runs["python cause"])["error"]["code"] == "missing_account"
+
+
+def test_the_commands_show_a_stack_as_lines(runs: dict[str, str], server: Server) -> None:
+    for shows in (
+        runreel(server, "runs", "show", runs["python cause"]),
+        runreel(server, "tail", "--stacks", runs["python cause"]),
+    ):
+        assert re.search(r"\n +MissingAccountError: no report|\nerror +MissingAccountError: no report", shows)
+        assert re.search(r'\n +File ".*raised\.py", line \d+, in caused\n', shows)
+        assert re.search(r"\n +caused by KeyError: 'customer_id'\n +File", shows)
+
+
+def test_a_command_of_a_runner_says_how_it_ended(server: Server, client: Client) -> None:
+    run_id = queued(client, "broken-command")
+    command = [BINARY, "runner", "--agent", "broken-command", "--exec", "echo 'no ledger' >&2; exit 3"]
+    environment = {**os.environ, "RUNREEL_URL": server.url}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as runner:
+        until(lambda: client.get_run(run_id)["status"] == "failed")
+        runner.terminate()
+    error = client.get_run(run_id)["error"]
+    assert "3" in error["message"]
+    assert error["message"] in runreel(server, "runs", "show", run_id)

@@ -120,6 +120,8 @@ fn an_unhappy_end_says_why() {
     let failed = about("run.failed", &json!({ "error": { "message": "no money" } }));
     let events = [delta("message.delta", "m", 0, "Hel"), failed];
     assert_eq!(shown(&mut view(), &events), "Hel\n[the run failed: no money\n]");
+    let silent = about("run.failed", &json!({ "error": { "type": "AssertionError", "message": "" } }));
+    assert_eq!(shown(&mut view(), &[silent]), "[the run failed: AssertionError\n]");
     let cancelled = about("run.cancelled", &json!({ "reason": "enough" }));
     assert_eq!(shown(&mut view(), &[cancelled]), "[the run was cancelled: enough\n]");
 }

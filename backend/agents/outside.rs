@@ -11,14 +11,14 @@ use super::{
         Web,
         provider::{Provider, Settings},
     },
-    tools::Tool,
+    tools::Offered,
 };
 use crate::{
     config::{
         File,
         endpoint::Endpoint,
         models::{Kind, ModelConfig},
-        sections::Agent,
+        sections::{Agent, Mcp},
     },
     confine::Confinement,
 };
@@ -62,11 +62,16 @@ impl Outside {
     }
 
     /// The current tools of the MCP servers that an agent names.
-    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Offered, String> {
         let servers = agent.tools.iter().filter_map(|name| Some((name, file.sections.mcp.get(name)?)));
         let listed = servers.map(|(name, config)| self.servers.tools(name, config, file));
         let listed: Vec<_> = futures::future::join_all(listed).await.into_iter().collect::<Result<_, _>>()?;
-        Ok(listed.into_iter().flatten().collect())
+        Ok(listed.into_iter().fold(Offered::default(), Offered::and))
+    }
+
+    /// The current tools of one MCP server.
+    pub(super) async fn offered(&self, name: &str, config: &Mcp, file: &File) -> Result<Offered, String> {
+        self.servers.tools(name, config, file).await
     }
 
     /// Stops the tool servers that were started.

@@ -9,13 +9,13 @@
 
 use std::{ffi::OsString, sync::Arc};
 
-use super::{model::Model, tools::Tool};
+use super::{model::Model, tools::Offered};
 use crate::{
     config::{
         File,
         endpoint::Endpoint,
         models::{Kind, ModelConfig},
-        sections::Agent,
+        sections::{Agent, Mcp},
     },
     confine::Confinement,
 };
@@ -38,11 +38,15 @@ impl Outside {
         Err(format!("kind = \"agui\" needs the AG-UI client, {HINT}"))
     }
 
-    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Offered, String> {
         match agent.tools.iter().find(|name| file.sections.mcp.contains_key(*name)) {
             Some(name) => Err(format!("the tool server {name} needs MCP, {HINT}")),
-            None => Ok(Vec::new()),
+            None => Ok(Offered::default()),
         }
+    }
+
+    pub(super) async fn offered(&self, name: &str, _: &Mcp, _: &File) -> Result<Offered, String> {
+        Err(format!("the tool server {name} needs MCP, {HINT}"))
     }
 
     pub(super) async fn close(&self) {}

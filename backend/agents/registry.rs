@@ -14,7 +14,7 @@ use super::{
     model::Model,
     models::scripted::{Echo, Script},
     outside::Outside,
-    tools::{Called, Tool, Toolbox},
+    tools::{Called, Offered, Tool, Toolbox},
 };
 use crate::{
     auth::Admission,
@@ -95,8 +95,9 @@ impl Agents {
         let invalid = |why: String| ResolveError::InvalidAgent { agent: name.to_owned(), why };
         let parse = |name: &str| name.parse::<Name>().map_err(|_| invalid(format!("{name} is not a valid agent name")));
         let (model, config) = self.model(agent).map_err(invalid)?;
-        let mut tools = self.own_tools(agent).map_err(invalid)?;
-        tools.extend(self.outside.tools(agent, &self.file).await.map_err(invalid)?);
+        let own = Toolbox::checked(self.own_tools(agent).map_err(invalid)?).map_err(invalid)?;
+        let offered = self.outside.tools(agent, &self.file).await.map_err(invalid)?;
+        let (toolbox, notes) = own.joined(offered).map_err(invalid)?;
         // A step of the model and a step of its tools are two steps of the graph.
         let limits = Limits {
             steps_max: agent.max_steps.saturating_mul(2),
@@ -105,7 +106,8 @@ impl Agents {
         Ok(Assistant {
             system: self.file.system(agent).map_err(|error| invalid(error.to_string()))?,
             model,
-            toolbox: Toolbox::checked(tools).map_err(invalid)?,
+            toolbox,
+            notes,
             locks: self.locks.clone(),
             workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
             client_tools: Vec::new(),
@@ -116,6 +118,21 @@ impl Agents {
             call_time_max: Duration::from_secs(agent.tool_timeout_s),
             limits,
         })
+    }
+
+    /// What each tool server of a configuration offers now.
+    pub async fn tool_servers(file: &File, confinement: Confinement) -> Vec<(String, Result<Offered, String>)> {
+        let outside = match Outside::new(crate::config::path(), confinement) {
+            Ok(outside) => outside,
+            Err(why) => return vec![("(any)".to_owned(), Err(why))],
+        };
+        let asked = file.sections.mcp.iter().map(|(name, config)| {
+            let offered = outside.offered(name, config, file);
+            async move { (name.clone(), offered.await) }
+        });
+        let offered = futures::future::join_all(asked).await;
+        outside.close().await;
+        offered
     }
 
     /// The agent behind an AG-UI endpoint.

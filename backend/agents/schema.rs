@@ -17,7 +17,7 @@ const PATTERN_STEPS_MAX: usize = 100_000;
 /// Size of one compiled pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// A compiled schema, or why it cannot be used.
+/// A compiled schema, or why there is none. Without one, whoever makes the call checks its arguments.
 pub(super) struct Schema(Result<Validator, String>);
 
 impl Schema {
@@ -34,10 +34,7 @@ impl Schema {
 
     /// Whether the arguments fit; the error names the first that do not, and repeats none of them.
     pub(super) fn check(&self, args: &Value) -> Result<(), ToolError> {
-        let validator = match &self.0 {
-            Ok(validator) => validator,
-            Err(error) => return Err(ToolError::Failed(format!("the tool's own schema cannot be used: {error}"))),
-        };
+        let Ok(validator) = &self.0 else { return Ok(()) };
         let told = |error: jsonschema::ValidationError<'_>| {
             let place = error.instance_path().to_string().replace('/', ".");
             format!("arguments{place}: {}", error.masked())
@@ -91,7 +88,7 @@ mod tests {
         for pointer in ["http://127.0.0.1:1/schema.json", "file:///etc/passwd"] {
             let schema = Schema::new(&json!({"properties": {"x": {"$ref": pointer}}}));
             assert!(schema.invalid().is_some(), "{pointer}");
-            assert!(matches!(schema.check(&json!({})), Err(ToolError::Failed(_))));
+            assert_eq!(schema.check(&json!({})), Ok(()));
         }
     }
 

@@ -88,6 +88,23 @@ pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     }
 }
 
+/// The tools of servers, and what they have that cannot be used: one sentence each.
+#[derive(Clone, Default)]
+pub struct Offered {
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub left_out: Vec<String>,
+}
+
+impl Offered {
+    /// Both.
+    #[must_use]
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.tools.extend(other.tools);
+        self.left_out.extend(other.left_out);
+        self
+    }
+}
+
 #[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
@@ -117,6 +134,28 @@ impl Toolbox {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The same with the tools of servers, and what has to be known about those. Of two with one name the first stays;
+    /// arguments are not checked against a schema that cannot be compiled.
+    pub fn joined(mut self, offered: Offered) -> Result<(Self, Vec<String>), String> {
+        let count = self.entries.len() + offered.tools.len();
+        if count > TOOLS_MAX {
+            return Err(format!("{count} tools exceed the limit of {TOOLS_MAX}"));
+        }
+        let (entries, mut notes) = (Arc::make_mut(&mut self.entries), offered.left_out);
+        for tool in offered.tools {
+            let (name, added) = entry(tool);
+            if entries.contains_key(&name) {
+                notes.push(format!("left out: another tool named {name}"));
+                continue;
+            }
+            if let Some(why) = added.schema.invalid() {
+                notes.push(format!("arguments of the tool {name} are not checked: its schema cannot be used: {why}"));
+            }
+            entries.insert(name, added);
+        }
+        Ok((self, notes))
     }
 
     /// Rejects what no model accepts: too many tools, two of one name, invalid names and schemas.

@@ -2,8 +2,9 @@
 
 mod connectivity;
 mod machine;
+mod servers;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstyle::{AnsiColor, Style};
 
@@ -23,7 +24,8 @@ With the URL that your users have, it detects what a proxy in between does:
 whether it buffers, compresses or cuts a stream, drops the cursor of a
 reconnecting reader, rejects large bodies, or prevents runners from connecting.
 It listens for up to 15 s and changes nothing on the server. When the server is
-on another machine, this machine is not checked.
+on another machine, this machine is not checked. With a configuration file, the
+tool servers in it are started or reached, and what they offer is listed.
 
 Examples:
   runreel doctor
@@ -33,6 +35,9 @@ pub(super) struct Args {
     data: DataArgs,
     #[command(flatten)]
     connection: Connection,
+    /// The server's configuration file.
+    #[arg(long, env = "RUNREEL_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// One JSON object per check.
     #[arg(long)]
     json: bool,
@@ -72,6 +77,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings.tell("postgres programs", &machine::programs(&args.data).await)?;
         findings.tell("database", &machine::database(&args.data).await)?;
         findings.tell("confinement", &machine::confinement(&args.data).await)?;
+        for (name, outcome) in servers::tools(args.config.as_deref(), &args.data).await {
+            findings.tell(&name, &outcome)?;
+        }
     }
     findings.tell("server", way.server())?;
     findings.tell("resume", &way.resume().await)?;

@@ -248,6 +248,11 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(level.event_type(), &json!({"message": text})).span(span))
     }
 
+    /// A log line that the run has once, however often it is emitted.
+    fn log_once(&self, id: &EventId, level: Level, text: &str) -> Emitted<'_> {
+        self.emit(Draft::new(level.event_type(), &json!({"message": text})).known_as(id))
+    }
+
     /// A custom event, `custom.<kind>`, with a span of its own; a kind that is not an event word is refused.
     fn custom(&self, span: &SpanId, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {

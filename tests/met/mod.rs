@@ -17,3 +17,5 @@ mod repeated_ids;
 mod resuming;
 mod tokens_of_providers;
 mod what_commands_say;
+#[cfg(feature = "agents")]
+mod tool_servers;

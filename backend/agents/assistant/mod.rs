@@ -21,6 +21,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "agents")]
 pub(in crate::agents) use self::speak::fetch;
@@ -33,8 +34,11 @@ use super::{
     tools::Toolbox,
 };
 use crate::{
-    domain::id::{Name, SpanId},
-    emitters::host::{HostError, RunHost},
+    domain::id::{EventId, Name, SpanId},
+    emitters::{
+        emitter::Level,
+        host::{HostError, RunHost},
+    },
     engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::InvalidGraph},
 };
 
@@ -50,6 +54,8 @@ pub struct Assistant {
     /// The model's context window, including the answer, tokens.
     pub context_tokens: u32,
     pub toolbox: Toolbox,
+    /// What its runs are told about tools that cannot be used, or not wholly.
+    pub notes: Vec<String>,
     /// Locks shared with the tools of other runs.
     pub locks: Locks,
     /// Maximum concurrent tool calls, at least 1.
@@ -218,6 +224,10 @@ impl Agent for Assistant {
                     (payload["role"], payload["tool_call_id"]) = (json!("tool"), json!(call));
                 }
                 env.emitter.message(&span, &payload, None).await?;
+            }
+            for note in &self.notes {
+                let id = EventId::trusted(&format!("note:{}", hex::encode(&Sha256::digest(note)[..16])));
+                env.emitter.log_once(&id, Level::Warn, note).await?;
             }
             let limits = self.limits;
             let mut assistant = self.with_artifacts(&env.host);

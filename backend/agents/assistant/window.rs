@@ -115,6 +115,7 @@ mod tests {
             temperature: None,
             max_tokens: Some(100),
             context_tokens,
+            notes: Vec::new(),
             toolbox: Toolbox::default(),
             locks: Locks::default(),
             parallel_max: 1,

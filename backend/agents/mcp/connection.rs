@@ -9,11 +9,8 @@ use reqwest::{
 use rmcp::{
     RoleClient,
     model::{ClientCapabilities, ClientConfig, Implementation},
-    service::{Peer, RunningService, serve_client},
-    transport::{
-        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
-    },
+    service::{ClientInitializeError, Peer, RunningService, serve_client},
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use rustix::process::{Pid, Signal};
 use tokio::{
@@ -22,13 +19,18 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
+use super::{
+    http::{self, Http},
+    pipes::Pipes,
+};
 use crate::{
     agents::models::Web,
     config::{File, sections::Mcp},
     confine::Confinement,
-    domain::limits::MCP_MESSAGE_BYTES_MAX,
 };
 
+/// Characters kept of a server's error.
+pub(super) const ERROR_CHARS_MAX: usize = 1_000;
 /// Longest logged line of a server's standard error, bytes.
 const LOG_LINE_BYTES_MAX: u64 = 1_000;
 
@@ -101,9 +103,10 @@ impl Connection {
             // Ends with the program.
             tasks.spawn(complaints(name.to_owned(), stderr));
         }
-        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MCP_MESSAGE_BYTES_MAX);
-        let service = serve_client(myself(), transport).await;
-        let service = service.map_err(|_| format!("{command} does not speak MCP on its stdout"))?;
+        let service = serve_client(myself(), Pipes::new(stdin, stdout)).await;
+        let service = service.map_err(|error| {
+            refused(&error).unwrap_or_else(|| format!("{command} does not speak MCP on its stdout"))
+        })?;
         Ok(Self { service, process: Mutex::new(Some(process)) })
     }
 
@@ -113,6 +116,7 @@ impl Connection {
         let mut headers = HashMap::new();
         for (name, secret) in File::secrets(&config.headers_env).map_err(|error| error.to_string())? {
             let name_of = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not a header name"))?;
+            http::check_header(&name_of)?;
             let value = HeaderValue::try_from(secret.expose());
             let mut value = value.map_err(|_| format!("the value for {name} cannot be sent in a header"))?;
             value.set_sensitive(true);
@@ -120,11 +124,11 @@ impl Connection {
         }
         let mut settings = StreamableHttpClientTransportConfig::with_uri(url);
         settings.custom_headers = headers;
-        settings.max_sse_event_size = MCP_MESSAGE_BYTES_MAX;
-        let transport = StreamableHttpClientTransport::with_client(web.client(&address)?, settings);
+        let transport = StreamableHttpClientTransport::with_client(Http(web.client(&address)?), settings);
         let service = serve_client(myself(), transport).await;
-        // The library's error may contain headers of the request.
-        let service = service.map_err(|_| "it does not respond like an MCP server".to_owned())?;
+        // The library's other errors may contain headers of the request.
+        let service = service
+            .map_err(|error| refused(&error).unwrap_or_else(|| "it does not respond like an MCP server".to_owned()))?;
         Ok(Self { service, process: Mutex::new(None) })
     }
 
@@ -140,6 +144,14 @@ impl Connection {
     pub(super) fn end(&self) {
         self.service.cancellation_token().cancel();
         drop(self.process.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What the server itself said against the handshake.
+fn refused(error: &ClientInitializeError) -> Option<String> {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => Some(error.message.chars().take(ERROR_CHARS_MAX).collect()),
+        _ => None,
     }
 }
 

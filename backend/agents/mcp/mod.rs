@@ -4,9 +4,10 @@
 //! credentials read then. If a server dies, its calls fail, and it is started again for the next run.
 //!
 //! A server is trusted no further than necessary: names, schemas, results and their sizes are bounded before anything
-//! uses them.
+//! uses them. What it sends is read leniently: an answer ends its request, readable or not, and a tool, a page of the
+//! list or a block of a result that cannot be used is named and takes no other away.
 //!
-//! Start reading at [`Servers`], then `connection` and `tool`.
+//! Start reading at [`Servers`], then `message` (what is read), `connection` and `tool`.
 
 use std::{collections::BTreeMap, ffi::OsString, sync::Arc, time::Duration};
 
@@ -14,11 +15,14 @@ use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 
 mod connection;
+mod http;
+mod message;
+mod pipes;
 mod result;
 mod tool;
 
 use self::connection::{Connection, LaunchOptions};
-use super::{models::Web, tools::Tool};
+use super::{models::Web, tools::Offered};
 use crate::{
     config::{File, sections::Mcp},
     confine::Confinement,
@@ -44,14 +48,14 @@ impl Servers {
     }
 
     /// The server's current tools; it is started if it is not running.
-    pub async fn tools(&self, name: &str, config: &Mcp, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+    pub async fn tools(&self, name: &str, config: &Mcp, file: &File) -> Result<Offered, String> {
         let within = Duration::from_secs(config.start_timeout_s);
         let told = |why: String| format!("the tool server {name}: {why}");
         let tools = tokio::time::timeout(within, self.list(name, config, file)).await;
         tools.map_err(|_| told(format!("it was not ready within {within:?}")))?.map_err(told)
     }
 
-    async fn list(&self, name: &str, config: &Mcp, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+    async fn list(&self, name: &str, config: &Mcp, file: &File) -> Result<Offered, String> {
         if config.per_run {
             return tool::list(name, config, &Arc::new(self.connect(name, config, file).await?)).await;
         }

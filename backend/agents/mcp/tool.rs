@@ -1,20 +1,24 @@
-//! A server's tool as one of ours.
+//! A server's tools as ours. A list is what strangers write: what cannot be used of it is left out and named.
 
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     model::{
-        CallToolRequestParams, CallToolResponse, JsonObject, PaginatedRequestParams, RequestMetaObject,
-        Tool as TheirTool,
+        CallToolRequestParams, CallToolResponse, ClientRequest, ListToolsRequest, PaginatedRequestParams,
+        RequestMetaObject, ServerResult,
     },
     service::ServiceError,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{connection::Connection, result};
+use super::{
+    connection::{Connection, ERROR_CHARS_MAX},
+    message::result_in,
+    result,
+};
 use crate::{
-    agents::tools::{Called, Tool, ToolError, check_name},
+    agents::tools::{Called, Offered, Tool, ToolError, check_name},
     config::sections::{Exclusive, Mcp},
     domain::{
         context::RunContext,
@@ -25,8 +29,6 @@ use crate::{
 
 /// Most pages of a list of tools.
 const PAGES_MAX: usize = 64;
-/// Characters kept of a server's error.
-const ERROR_CHARS_MAX: usize = 1_000;
 
 struct McpTool {
     /// With the prefix, as models see it.
@@ -35,7 +37,7 @@ struct McpTool {
     own_name: String,
     server: String,
     description: String,
-    schema: Arc<JsonObject>,
+    schema: Value,
     approval: bool,
     exclusive: Option<String>,
     time_max: Duration,
@@ -43,62 +45,135 @@ struct McpTool {
 }
 
 /// The tools that the server offers and the configuration selects.
-pub(super) async fn list(
+pub(super) async fn list(server: &str, config: &Mcp, connection: &Arc<Connection>) -> Result<Offered, String> {
+    let Listed { entries, mut left_out } = read(connection).await?;
+    let has = |name: &str| entries.iter().any(|entry| entry["name"] == name);
+    // A list that was not read to its end may have had it.
+    if left_out.is_empty()
+        && let Some(name) = config.tools.iter().flatten().chain(config.exclusive.keys()).find(|name| !has(name))
+    {
+        return Err(format!("it has no tool named {name}"));
+    }
+    let mut tools: Vec<Arc<McpTool>> = Vec::new();
+    for entry in &entries {
+        let Some(own) = entry["name"].as_str() else {
+            left_out.push("a tool without a name".to_owned());
+            continue;
+        };
+        if !config.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == own)) {
+            continue;
+        }
+        match ours(server, config, connection, (own, entry)) {
+            Ok(tool) if tools.iter().any(|known| known.name == tool.name) => {
+                left_out.push(format!("another tool {own}: it has one named {} already", tool.name));
+            }
+            Ok(tool) => tools.push(Arc::new(tool)),
+            Err(why) => left_out.push(format!("the tool {}: {why}", own.escape_debug())),
+        }
+    }
+    if tools.len() > TOOLS_MAX {
+        return Err(format!("it offers more than {TOOLS_MAX} tools; choose some with tools = [\"name\"]"));
+    }
+    let left_out = left_out.into_iter().map(|what| format!("the tool server {server}: left out: {what}")).collect();
+    Ok(Offered { tools: tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect(), left_out })
+}
+
+/// A list as it came.
+struct Listed {
+    entries: Vec<Value>,
+    /// Why there may have been more of it.
+    left_out: Vec<String>,
+}
+
+/// Reads the pages of the list, as far as they can be read.
+async fn read(connection: &Connection) -> Result<Listed, String> {
+    let (mut entries, mut cursor): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    for n in 1..=PAGES_MAX {
+        let mut page = match page(connection, cursor.clone()).await {
+            Ok(page) => page,
+            Err(why) if n == 1 => return Err(why),
+            Err(why) => {
+                return Ok(Listed { entries, left_out: vec![format!("page {n} of its list and all after it: {why}")] });
+            }
+        };
+        if let Value::Array(tools) = page["tools"].take() {
+            entries.extend(tools);
+        }
+        let next = page["nextCursor"].as_str().filter(|next| !next.is_empty()).map(str::to_owned);
+        // One that comes again would never end.
+        if next.is_none() || next == cursor {
+            return Ok(Listed { entries, left_out: Vec::new() });
+        }
+        cursor = next;
+    }
+    Ok(Listed { entries, left_out: vec![format!("what its list has after page {PAGES_MAX}")] })
+}
+
+async fn page(connection: &Connection, cursor: Option<String>) -> Result<Value, String> {
+    let request = ListToolsRequest::with_param(PaginatedRequestParams::default().with_cursor(cursor));
+    match connection.peer().send_request(ClientRequest::ListToolsRequest(request)).await {
+        Ok(ServerResult::CallToolResult(result)) => {
+            let page = result_in(result);
+            if page["tools"].is_array() { Ok(page) } else { Err("its list of tools has no tools".to_owned()) }
+        }
+        Ok(_) => Err(told(&ServiceError::UnexpectedResponse)),
+        Err(error) => Err(told(&error)),
+    }
+}
+
+fn ours(
     server: &str,
     config: &Mcp,
     connection: &Arc<Connection>,
-) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let (mut found, mut cursor) = (Vec::new(), None);
-    for _ in 0..PAGES_MAX {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = connection.peer().list_tools(Some(page)).await.map_err(|error| told(&error))?;
-        let wanted =
-            |tool: &TheirTool| config.tools.as_ref().is_none_or(|names| names.iter().any(|name| *name == tool.name));
-        found.extend(page.tools.into_iter().filter(wanted));
-        if found.len() > TOOLS_MAX {
-            return Err(format!("it offers more than {TOOLS_MAX} tools; choose some with tools = [\"name\"]"));
-        }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    if cursor.is_some() {
-        return Err(format!("its list of tools has more than {PAGES_MAX} pages"));
-    }
-    for name in config.tools.iter().flatten().chain(config.exclusive.keys()) {
-        if !found.iter().any(|tool| tool.name == *name) {
-            return Err(format!("it has no tool named {name}"));
-        }
-    }
-    found.into_iter().map(|tool| ours(server, config, connection, tool)).collect()
-}
-
-fn ours(server: &str, config: &Mcp, connection: &Arc<Connection>, tool: TheirTool) -> Result<Arc<dyn Tool>, String> {
+    (own, entry): (&str, &Value),
+) -> Result<McpTool, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let own: String = tool.name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let plain: String = own.chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let name = match config.prefix.as_deref().unwrap_or(server) {
-        "" => own,
-        prefix => format!("{prefix}_{own}"),
+        "" => plain,
+        prefix => format!("{prefix}_{plain}"),
     };
     check_name(&name)?;
-    if serde_json::to_vec(&tool.input_schema).map_or(usize::MAX, |bytes| bytes.len()) > MCP_SCHEMA_BYTES_MAX {
-        return Err(format!("the schema of {name} is longer than {MCP_SCHEMA_BYTES_MAX} bytes"));
-    }
+    let schema = schema(&entry["inputSchema"])?;
     // A server's annotations of its tools are hints; where one is missing, the protocol assumes the worst.
-    let hints = tool.annotations.unwrap_or_default();
-    let harmless = hints.read_only_hint == Some(true) || hints.destructive_hint == Some(false);
-    Ok(Arc::new(McpTool {
+    let hints = &entry["annotations"];
+    let harmless = hints["readOnlyHint"] == true || hints["destructiveHint"] == false;
+    Ok(McpTool {
         name,
+        own_name: own.to_owned(),
         server: server.to_owned(),
-        description: tool.description.unwrap_or_default().chars().take(MCP_DESCRIPTION_CHARS_MAX).collect(),
-        schema: tool.input_schema,
+        description: entry["description"]
+            .as_str()
+            .unwrap_or_default()
+            .chars()
+            .take(MCP_DESCRIPTION_CHARS_MAX)
+            .collect(),
+        schema,
         approval: config.approval.unwrap_or(!harmless),
-        exclusive: config.exclusive.get(&*tool.name).unwrap_or(&Exclusive::Is(!harmless)).shared(server),
+        exclusive: config.exclusive.get(own).unwrap_or(&Exclusive::Is(!harmless)).shared(server),
         time_max: Duration::from_secs(config.timeout_s),
         connection: Arc::clone(connection),
-        own_name: tool.name.into_owned(),
-    }))
+    })
+}
+
+/// The schema as models get it: of an object, because arguments always are one.
+fn schema(given: &Value) -> Result<Value, String> {
+    let mut schema = match given {
+        // JSON Schema: `true` is the schema of anything.
+        Value::Null | Value::Bool(true) => json!({}),
+        Value::Object(_) => given.clone(),
+        _ => return Err("its inputSchema is not a schema of an object".to_owned()),
+    };
+    match &schema["type"] {
+        Value::Null => schema["type"] = json!("object"),
+        Value::String(kind) if kind == "object" => {}
+        Value::Array(kinds) if kinds.iter().any(|kind| kind == "object") => schema["type"] = json!("object"),
+        _ => return Err("its inputSchema is not a schema of an object".to_owned()),
+    }
+    if schema.to_string().len() > MCP_SCHEMA_BYTES_MAX {
+        return Err(format!("its inputSchema is longer than {MCP_SCHEMA_BYTES_MAX} bytes"));
+    }
+    Ok(schema)
 }
 
 impl Tool for McpTool {
@@ -111,7 +186,7 @@ impl Tool for McpTool {
     }
 
     fn schema(&self) -> Value {
-        Value::Object((*self.schema).clone())
+        self.schema.clone()
     }
 
     fn exclusive(&self, _: &RunContext) -> Option<String> {
@@ -138,11 +213,17 @@ impl Tool for McpTool {
                 given = self.connection.peer().call_tool_once(params) => given,
             };
             match given {
-                Ok(CallToolResponse::Complete(given)) => result::of(given),
-                Ok(_) => Err(ToolError::Failed("the server asked for input, which is not supported".to_owned())),
-                Err(error) => Err(ToolError::Failed(format!("the tool server {}: {}", self.server, told(&error)))),
+                Ok(CallToolResponse::Complete(given)) => result::of(result_in(given)),
+                Ok(_) => self.failed(&ServiceError::UnexpectedResponse),
+                Err(error) => self.failed(&error),
             }
         })
+    }
+}
+
+impl McpTool {
+    fn failed(&self, error: &ServiceError) -> Result<Value, ToolError> {
+        Err(ToolError::Failed(format!("the tool server {}: {}", self.server, told(error))))
     }
 }
 

@@ -17,23 +17,23 @@ use crate::{
 };
 
 /// A server with an agent `far` behind an endpoint that gives these answers, one to each request.
-async fn before(answers: Vec<Answer>, more: &str) -> (Server, ModelServer) {
+pub async fn before(answers: Vec<Answer>, more: &str) -> (Server, ModelServer) {
     let endpoint = ModelServer::start(answers).await;
     let config = format!("[agents.far]\nkind = \"agui\"\nurl = \"{}/agent\"\n{more}\n", endpoint.base);
     (setup().config(&config).start().await, endpoint)
 }
 
 /// A whole answer: these events between the start and the end of a run.
-fn whole(said: &[Value]) -> Answer {
+pub fn whole(said: &[Value]) -> Answer {
     stream_of("text/event-stream", begun(said) + &events(&[finished(&Value::Null)]))
 }
 
 /// The beginning of an answer.
-fn begun(said: &[Value]) -> String {
+pub fn begun(said: &[Value]) -> String {
     events(&[&[json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})], said].concat())
 }
 
-fn finished(outcome: &Value) -> Value {
+pub fn finished(outcome: &Value) -> Value {
     json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome})
 }
 

@@ -3,19 +3,18 @@
 //! One file for each kind of fault, named after it; longer inputs lie in the folder of the same name, minimised. The
 //! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.
 
+#[cfg(feature = "agents")]
+mod endpoints;
 mod environment;
 mod errors;
 mod formulas;
 #[cfg(feature = "agents")]
 mod model_calls;
-mod preflight;
-mod tokens_of_providers;
-mod what_commands_say;
 mod opened_and_closed;
 mod preflight;
 mod repeated_ids;
 mod resuming;
 mod tokens_of_providers;
-mod what_commands_say;
 #[cfg(feature = "agents")]
 mod tool_servers;
+mod what_commands_say;

@@ -58,11 +58,11 @@ pub(super) fn questions(talk: &Talk, interrupts: &Value) -> Result<Vec<Asked>, S
     let mut asked: Vec<Asked> = Vec::new();
     for interrupt in interrupts {
         let id = interrupt["id"].as_str().ok_or("a question has no id")?;
-        let fitted = super::live::fitted(id);
+        let fitted = super::spans::fitted(id);
         let is_taken = |span: &str| {
             talk.turn.questions.contains(span) || asked.iter().any(|earlier| earlier.span.as_str() == span)
         };
-        let span = super::live::unused(&fitted, is_taken);
+        let span = super::spans::unused(&fitted, is_taken);
         let call = interrupt["toolCallId"].as_str().map(str::to_owned);
         asked.push(Asked { span, id: id.to_owned(), call, payload: payload(talk, interrupt) });
     }

@@ -141,7 +141,7 @@ impl Entry {
                 if *is_client {
                     payload["client"] = json!(true);
                 }
-                let parent = parent.as_deref().map(super::live::fitted);
+                let parent = parent.as_deref().map(super::spans::fitted);
                 Some(draft(Said::ToolStarted, id, Some(span), parent.as_ref(), &payload))
             }
             Self::Returned { span, name, message, .. } => {

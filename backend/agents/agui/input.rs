@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    live::fitted,
+    spans::fitted,
     talk::{Talk, Turn},
 };
 use crate::{

@@ -9,17 +9,18 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     entry::Entry,
-    reading::{earlier_name, noted, output, word},
+    reading::{Event, earlier_name, noted, output, word},
+    spans::{fitted, unused},
     talk::{Called, End, Talk},
 };
 use crate::domain::{
     id::SpanId,
     json_patch,
-    limits::{AGUI_EVENT_BYTES_MAX, AGUI_EVENTS_MAX, AGUI_ID_CHARS_MAX, AGUI_OPEN_MAX, OPEN_TEXT_BYTES_MAX},
+    lenient::Halves,
+    limits::{AGUI_EVENT_BYTES_MAX, AGUI_EVENTS_MAX, AGUI_OPEN_MAX, OPEN_TEXT_BYTES_MAX},
 };
 
 const TEXT_CHUNK: &str = "TEXT_MESSAGE_CHUNK";
@@ -52,6 +53,7 @@ struct Text {
     role: String,
     about: Map<String, Value>,
     text: String,
+    halves: Halves,
 }
 
 /// A call whose arguments are not complete.
@@ -60,6 +62,7 @@ struct Call {
     name: String,
     parent: Option<String>,
     args: String,
+    halves: Halves,
 }
 
 /// The reader of one answer.
@@ -80,28 +83,6 @@ pub(super) struct Live<'a> {
     pub(super) out: Vec<Out>,
 }
 
-/// The span for an id of the endpoint: the id itself or, if it is empty, has control characters or is too long for an
-/// event's id beside it, `id-` and the beginning of its SHA-256.
-pub(super) fn fitted(id: &str) -> SpanId {
-    let fits = !id.is_empty() && id.chars().count() <= AGUI_ID_CHARS_MAX && !id.chars().any(char::is_control);
-    if fits {
-        return SpanId::trusted(id);
-    }
-    let digest = hex::encode(Sha256::digest(id));
-    SpanId::trusted(&format!("id-{}", &digest[..32]))
-}
-
-/// The span itself or, if it is taken, the first of `SPAN~2`, `SPAN~3` … that is not.
-pub(super) fn unused(span: &SpanId, is_taken: impl Fn(&str) -> bool) -> SpanId {
-    if !is_taken(span.as_str()) {
-        return span.clone();
-    }
-    let numbered = |n: usize| format!("{span}~{n}");
-    // There are no more spans than events.
-    let free = (2..=AGUI_EVENTS_MAX).map(numbered).find(|span| !is_taken(span));
-    free.map_or_else(|| span.clone(), |span| SpanId::trusted(&span))
-}
-
 impl<'a> Live<'a> {
     /// `request` counts the requests of the run.
     pub(super) fn new(client_tools: &'a BTreeSet<String>, request: u32) -> Self {
@@ -120,7 +101,7 @@ impl<'a> Live<'a> {
     }
 
     /// Takes one event. No other may follow one that is [too much](Live::too_much).
-    pub(super) fn take(&mut self, talk: &mut Talk, event: &Value) {
+    pub(super) fn take(&mut self, talk: &mut Talk, event: &Event<'_>) {
         self.events += 1;
         if self.events > AGUI_EVENTS_MAX {
             return self.too_much(format!("the endpoint's answer has more than {AGUI_EVENTS_MAX} events"));
@@ -159,8 +140,8 @@ impl<'a> Live<'a> {
         self.out.push(Out::Entry(entry));
     }
 
-    fn raw(&mut self, talk: &mut Talk, event: &Value) {
-        self.put(talk, Entry::Noted { word: "raw".to_owned(), payload: json!({"event": event}) });
+    fn raw(&mut self, talk: &mut Talk, event: &Event<'_>) {
+        self.put(talk, Entry::Noted { word: "raw".to_owned(), payload: json!({"event": event.value}) });
     }
 
     /// Whether an id may belong to something that an earlier request brought.
@@ -175,7 +156,7 @@ impl<'a> Live<'a> {
         span
     }
 
-    fn begin(&mut self, talk: &mut Talk, id: &str, is_reasoning: bool, event: &Value) {
+    fn begin(&mut self, talk: &mut Talk, id: &str, is_reasoning: bool, event: &Event<'_>) {
         self.end_text(talk, id, is_reasoning);
         if self.texts.len() >= AGUI_OPEN_MAX {
             return self.too_much(format!("the endpoint writes more than {AGUI_OPEN_MAX} messages at once"));
@@ -191,23 +172,36 @@ impl<'a> Live<'a> {
         }
         let role = text("role").filter(|_| !is_reasoning);
         let role = role.unwrap_or_else(|| if is_reasoning { "reasoning" } else { "assistant" }.to_owned());
-        self.texts.push(Text { id: id.to_owned(), is_reasoning, span, role, about, text: String::new() });
+        self.texts.push(Text {
+            id: id.to_owned(),
+            is_reasoning,
+            span,
+            role,
+            about,
+            text: String::new(),
+            halves: Halves::default(),
+        });
     }
 
-    fn more(&mut self, talk: &mut Talk, id: &str, is_reasoning: bool, event: &Value) {
-        let delta = event["delta"].as_str().unwrap_or_default();
-        let is_it = |text: &&mut Text| text.id == id && text.is_reasoning == is_reasoning;
-        let Some(text) = self.texts.iter_mut().find(is_it) else {
-            return self.raw(talk, event);
-        };
-        if text.text.len() + delta.len() > OPEN_TEXT_BYTES_MAX {
+    fn more(&mut self, talk: &mut Talk, id: &str, is_reasoning: bool, event: &Event<'_>) {
+        let is_it = |text: &Text| text.id == id && text.is_reasoning == is_reasoning;
+        let Some(at) = self.texts.iter().position(is_it) else { return self.raw(talk, event) };
+        let delta = event.delta.and_then(|delta| self.texts[at].halves.join(delta)).unwrap_or_default();
+        if self.texts[at].text.len() + delta.len() > OPEN_TEXT_BYTES_MAX {
             return self.too_much(format!("a message of the endpoint is longer than {OPEN_TEXT_BYTES_MAX} bytes"));
         }
-        text.text.push_str(delta);
-        if let Some(span) = text.span.clone().filter(|_| !delta.is_empty()) {
-            match self.out.last_mut() {
-                Some(Out::Piece { span: last, text: piece, .. }) if *last == span => piece.push_str(delta),
-                _ => self.out.push(Out::Piece { span, is_reasoning, role: text.role.clone(), text: delta.to_owned() }),
+        self.add(at, &delta);
+    }
+
+    fn add(&mut self, at: usize, delta: &str) {
+        let Text { span, is_reasoning, role, text, .. } = &mut self.texts[at];
+        text.push_str(delta);
+        let Some(span) = span.clone().filter(|_| !delta.is_empty()) else { return };
+        match self.out.last_mut() {
+            Some(Out::Piece { span: last, text: piece, .. }) if *last == span => piece.push_str(delta),
+            _ => {
+                let (is_reasoning, role) = (*is_reasoning, role.clone());
+                self.out.push(Out::Piece { span, is_reasoning, role, text: delta.to_owned() });
             }
         }
     }
@@ -215,6 +209,9 @@ impl<'a> Live<'a> {
     fn end_text(&mut self, talk: &mut Talk, id: &str, is_reasoning: bool) {
         let is_it = |text: &Text| text.id == id && text.is_reasoning == is_reasoning;
         let Some(at) = self.texts.iter().position(is_it) else { return };
+        if let Some(half) = self.texts[at].halves.end() {
+            self.add(at, half.encode_utf8(&mut [0; 4]));
+        }
         let Text { id, span, role, mut about, text, .. } = self.texts.remove(at);
         let mut message = json!({"id": id, "role": role, "content": text});
         if let Some(name) = about.get("name") {
@@ -231,30 +228,31 @@ impl<'a> Live<'a> {
         self.put(talk, Entry::Text { span, is_reasoning, message, about });
     }
 
-    fn begin_call(&mut self, talk: &mut Talk, id: &str, event: &Value) {
+    fn begin_call(&mut self, talk: &mut Talk, id: &str, event: &Event<'_>) {
         self.end_call(talk, id);
         if self.calls.len() >= AGUI_OPEN_MAX {
             return self.too_much(format!("the endpoint begins more than {AGUI_OPEN_MAX} tool calls at once"));
         }
         let name = word(event["toolCallName"].as_str().unwrap_or("unnamed"));
         let parent = event["parentMessageId"].as_str().map(str::to_owned);
-        self.calls.push(Call { id: id.to_owned(), name, parent, args: String::new() });
+        self.calls.push(Call { id: id.to_owned(), name, parent, args: String::new(), halves: Halves::default() });
     }
 
-    fn more_args(&mut self, talk: &mut Talk, id: &str, event: &Value) {
-        let delta = event["delta"].as_str().unwrap_or_default();
+    fn more_args(&mut self, talk: &mut Talk, id: &str, event: &Event<'_>) {
         let Some(call) = self.calls.iter_mut().find(|call| call.id == id) else {
             return self.raw(talk, event);
         };
+        let delta = event.delta.and_then(|delta| call.halves.join(delta)).unwrap_or_default();
         if call.args.len() + delta.len() > OPEN_TEXT_BYTES_MAX {
             return self.too_much(format!("a call's arguments are longer than {OPEN_TEXT_BYTES_MAX} bytes"));
         }
-        call.args.push_str(delta);
+        call.args.push_str(&delta);
     }
 
     fn end_call(&mut self, talk: &mut Talk, id: &str) {
         let Some(at) = self.calls.iter().position(|call| call.id == id) else { return };
-        let Call { id, name, parent, args } = self.calls.remove(at);
+        let Call { id, name, parent, mut args, mut halves } = self.calls.remove(at);
+        args.extend(halves.end());
         let same = |there: &Called| there.name == name && there.args == super::talk::read(&args);
         if self.may_be_again(talk, &id) && talk.turn.calls.get(&id).is_some_and(same) {
             return;
@@ -264,7 +262,7 @@ impl<'a> Live<'a> {
         self.put(talk, Entry::Called { span, id, parent, name, args, is_client });
     }
 
-    fn result(&mut self, talk: &mut Talk, id: &str, message_id: Option<&str>, event: &Value) {
+    fn result(&mut self, talk: &mut Talk, id: &str, message_id: Option<&str>, event: &Event<'_>) {
         self.end_call(talk, id);
         let (span, name) = match talk.turn.calls.get(id) {
             Some(called) if called.is_answered => {
@@ -286,7 +284,7 @@ impl<'a> Live<'a> {
         self.put(talk, Entry::Returned { span, id: id.to_owned(), name, message });
     }
 
-    fn step(&mut self, talk: &mut Talk, kind: &str, event: &Value) {
+    fn step(&mut self, talk: &mut Talk, kind: &str, event: &Event<'_>) {
         let name = word(event["stepName"].as_str().unwrap_or_default());
         if kind == "STEP_STARTED" {
             self.steps += 1;
@@ -310,7 +308,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn finished(&mut self, talk: &mut Talk, event: &Value) {
+    fn finished(&mut self, talk: &mut Talk, event: &Event<'_>) {
         self.end_all(talk);
         if event["usage"].is_array() {
             self.put(talk, Entry::Noted { word: "usage".to_owned(), payload: json!({"usage": event["usage"]}) });
@@ -328,7 +326,7 @@ impl<'a> Live<'a> {
         self.put(talk, entry);
     }
 
-    fn failed(&mut self, talk: &mut Talk, event: &Value) {
+    fn failed(&mut self, talk: &mut Talk, event: &Event<'_>) {
         let message = event["message"].as_str().unwrap_or("the endpoint reported an error").to_owned();
         self.cut(talk, &message);
         let code = event["code"].as_str().map(word).filter(|code| !code.is_empty());
@@ -344,7 +342,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn text_chunk(&mut self, talk: &mut Talk, kind: &'static str, event: &Value) {
+    fn text_chunk(&mut self, talk: &mut Talk, kind: &'static str, event: &Event<'_>) {
         let is_reasoning = kind == REASONING_CHUNK;
         let open = self.chunk.as_ref().filter(|(open, _)| *open == kind).map(|(_, id)| id.clone());
         let Some(id) = event["messageId"].as_str().map(str::to_owned).or_else(|| open.clone()) else {
@@ -357,7 +355,7 @@ impl<'a> Live<'a> {
         self.more(talk, &id, is_reasoning, event);
     }
 
-    fn call_chunk(&mut self, talk: &mut Talk, event: &Value) {
+    fn call_chunk(&mut self, talk: &mut Talk, event: &Event<'_>) {
         let open = self.chunk.as_ref().filter(|(open, _)| *open == CALL_CHUNK).map(|(_, id)| id.clone());
         let Some(id) = event["toolCallId"].as_str().map(str::to_owned).or_else(|| open.clone()) else {
             return self.raw(talk, event);
@@ -370,7 +368,7 @@ impl<'a> Live<'a> {
     }
 
     /// Chunks have no end of their own: whatever follows them ends the text or the call.
-    fn end_chunk_before(&mut self, talk: &mut Talk, kind: &str, event: &Value) {
+    fn end_chunk_before(&mut self, talk: &mut Talk, kind: &str, event: &Event<'_>) {
         let passes = matches!(kind, "RAW" | "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "REASONING_ENCRYPTED_VALUE");
         let Some((open, id)) = self.chunk.clone().filter(|_| !passes) else { return };
         let named = event[if open == CALL_CHUNK { "toolCallId" } else { "messageId" }].as_str();
@@ -384,14 +382,14 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn other(&mut self, talk: &mut Talk, kind: &str, event: &Value) {
+    fn other(&mut self, talk: &mut Talk, kind: &str, event: &Event<'_>) {
         if kind == "STATE_DELTA"
             && let Err(error) = json_patch::apply(&talk.state, &event["delta"], AGUI_EVENT_BYTES_MAX)
         {
             let message = format!("a change of the state does not fit the state: {error}");
             self.put(talk, Entry::Warned { message });
         }
-        match noted(kind, event) {
+        match noted(kind, &event.value) {
             Some(entry) => self.put(talk, entry),
             None => self.raw(talk, event),
         }

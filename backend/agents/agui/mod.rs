@@ -19,6 +19,7 @@ mod input;
 mod live;
 mod post;
 mod reading;
+mod spans;
 mod talk;
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::{
     endpoint::{Failure, TOO_LARGE},
     entry::Entry,
     live::{Live, Out},
-    reading,
+    reading::Event,
     talk::{End, Talk},
 };
 use crate::{
@@ -115,8 +115,8 @@ impl Post<'_> {
             for data in together {
                 let read = data.and_then(|data| {
                     has_begun = true;
-                    let mut event = reading::event(&data);
-                    self.mask(&mut event);
+                    let mut event = Event::read(&data);
+                    self.mask(&mut event.value);
                     live.take(&mut self.talk, &event);
                     live.too_much.take().map_or(Ok(()), |why| Err(Failure::too_large(why)))
                 });

@@ -1,20 +1,52 @@
 //! What an event of an endpoint says that is neither text nor a call, and what a run brought.
 
+use std::ops::Index;
+
 use serde_json::{Map, Value, json};
 
-use super::{entry::Entry, live::fitted, talk::Talk};
+use super::{entry::Entry, spans::fitted, talk::Talk};
+use crate::domain::lenient::{self, Unread, UnreadMembers};
 
+/// The events of texts and calls, and their members. All are texts.
+const PIECES: [&str; 3] = ["TEXT_MESSAGE_", "REASONING_MESSAGE_", "TOOL_CALL_"];
+const MEMBERS: [&str; 9] =
+    ["messageId", "role", "delta", "name", "subagentRunId", "toolCallId", "toolCallName", "parentMessageId", "content"];
 /// Characters kept of names and codes that an endpoint chose.
 const WORD_CHARS_MAX: usize = 128;
 /// Deepest nesting of an event that is read as JSON, levels: what is recorded of it lies some levels deeper.
 const DEPTH_MAX: usize = 56;
 
-/// One `data` of the stream. What is not JSON, or nested too deeply, is an event of no known type.
-pub(super) fn event(data: &str) -> Value {
-    match serde_json::from_str::<Value>(data) {
-        Ok(event) if is_shallow(&event, DEPTH_MAX) => event,
-        _ => Value::from(data),
+/// One `data` of the stream.
+pub(super) struct Event<'a> {
+    pub(super) value: Value,
+    /// As it came: it may hold half a character, and the next event the other half.
+    pub(super) delta: Option<Unread<'a>>,
+}
+
+impl Index<&str> for Event<'_> {
+    type Output = Value;
+
+    fn index(&self, name: &str) -> &Value {
+        &self.value[name]
     }
+}
+
+impl<'a> Event<'a> {
+    /// What is not JSON, or nested too deeply, is an event of no known type. One of a text or a call is read by its
+    /// members, so that none of the others can spoil it.
+    pub(super) fn read(data: &'a str) -> Self {
+        let members = Unread::parse(data).map(Unread::members).unwrap_or_default();
+        let whole = lenient::value(data.as_bytes()).ok().filter(|event| is_shallow(event, DEPTH_MAX));
+        let value = whole.or_else(|| partly(&members)).unwrap_or_else(|| Value::from(data));
+        Self { value, delta: members.get("delta") }
+    }
+}
+
+/// The members of an event of a text or a call that can be read.
+fn partly(members: &UnreadMembers<'_>) -> Option<Value> {
+    let kind = members.text("type").filter(|kind| PIECES.iter().any(|family| kind.starts_with(family)))?;
+    let known = MEMBERS.iter().filter_map(|name| Some((*name, members.text(name)?)));
+    Some(known.chain([("type", kind)]).map(|(name, text)| (name.to_owned(), Value::from(text))).collect())
 }
 
 fn is_shallow(value: &Value, depth: usize) -> bool {

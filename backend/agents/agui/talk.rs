@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::entry::Entry;
 use crate::{
-    domain::{id::SpanId, json_patch, limits::AGUI_EVENT_BYTES_MAX},
+    domain::{id::SpanId, json_patch, lenient, limits::AGUI_EVENT_BYTES_MAX},
     engine::State,
 };
 
@@ -243,5 +243,5 @@ pub(super) fn read(args: &str) -> Value {
     if args.is_empty() {
         return json!({});
     }
-    serde_json::from_str(args).unwrap_or_else(|_| Value::from(args))
+    lenient::value(args.as_bytes()).unwrap_or_else(|_| Value::from(args))
 }

@@ -127,10 +127,10 @@ impl Channels {
             .map_err(|error| RouteError::Later(format!("invalid message in the inbox: {error}")))?;
         let gone = || RouteError::Later(format!("the channel {} is no longer configured", taken.channel));
         let config = Arc::clone(self.config(&taken.channel).ok_or_else(gone)?);
-        let mut inbound = envelope.inbound;
-        if let (Some(photo), Some(telegram)) = (&envelope.photo, self.telegram()) {
+        let (mut inbound, photos, target) = envelope.whole();
+        for (photo, telegram) in photos.iter().filter_map(|photo| Some((photo, self.telegram()?))) {
             match telegram.fetch(photo).await {
-                Ok(image) => inbound.image = Some(image),
+                Ok(image) => inbound.show(image),
                 Err(error) if error.is_retryable && taken.attempts < 3 => return Err(RouteError::Later(error.reason)),
                 Err(error) => {
                     tracing::warn!(reason = error.reason, "image not fetched");
@@ -148,7 +148,7 @@ impl Channels {
             router_run_id: taken.router_run_id,
             run_id: taken.run_id,
             attempts: taken.attempts,
-            target: envelope.target,
+            target,
         })
     }
 

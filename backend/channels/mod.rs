@@ -10,6 +10,7 @@
 //! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one reply).
 
 pub mod codes;
+mod envelope;
 mod lease;
 pub mod log;
 mod messages;
@@ -20,24 +21,24 @@ pub mod telegram;
 use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use self::envelope::Envelope;
 use self::{codes::Code, log::SessionLog};
 use self::{
     messages::Routed,
     router::{Outcome, RouteError, Router},
-    telegram::{FileId, Telegram},
+    telegram::Telegram,
 };
 use crate::{
     config::channels::{ChannelConfig, Channels as Configs},
     domain::{
         id::RunId,
         json::Json,
-        limits::{DELIVERIES_AT_ONCE, DELIVERY_POLL_MS, JOB_LEASE_MS_DEFAULT, OUTBOX_PAUSE_MS_MIN},
+        limits::{ALBUM_WAIT_MS, DELIVERIES_AT_ONCE, DELIVERY_POLL_MS, JOB_LEASE_MS_DEFAULT, OUTBOX_PAUSE_MS_MIN},
         principal::OwnerId,
-        session::inbound::{ChannelName, Inbound},
+        session::inbound::{ChannelName, ChatId, Inbound},
     },
     quota::Share,
     store::{
@@ -53,15 +54,6 @@ const REMEMBERED: TimeDelta = TimeDelta::days(30);
 const FORGET_EVERY: Duration = Duration::from_mins(10);
 /// Most rows deleted at a time.
 const FORGET_ROWS: i64 = 5_000;
-
-/// The content of a row of the inbox.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Envelope {
-    pub inbound: Inbound,
-    /// An image not fetched yet.
-    pub photo: Option<FileId>,
-    pub target: Option<Json>,
-}
 
 /// The answer to a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +168,7 @@ impl Channels {
         inbound: Inbound,
         room: Share,
     ) -> Result<Receipt, store::Error> {
-        let envelope = Envelope { inbound, photo: None, target: None };
+        let envelope = Envelope { inbound, photo: None, target: None, album: None, more: Vec::new() };
         let taken = match self.arrive(owner, channel, &envelope, false).await? {
             Enqueued::Known(known) => return self.earlier(owner, known).await,
             Enqueued::ClaimedMessage(taken) => taken,
@@ -194,11 +186,34 @@ impl Channels {
         })
     }
 
-    /// Stores a message in the inbox and leaves the rest to [`Channels::run`].
+    /// Stores a message in the inbox and leaves the rest to [`Channels::run`]. A piece of an album waits there for the
+    /// others; one that comes too late is a message of its own.
     pub async fn leave(&self, owner: &OwnerId, channel: &ChannelName, envelope: &Envelope) -> Result<(), store::Error> {
+        if let Some(album) = &envelope.album {
+            let until = self.now() + TimeDelta::milliseconds(ALBUM_WAIT_MS);
+            let joined = |there: &Json| {
+                let there: Envelope = serde_json::from_str(there.as_str()).ok()?;
+                Some(Json::of(&there.with(envelope.clone())?))
+            };
+            let arrival = self.arrival(owner, channel, envelope, true);
+            if self.store().inbox().join(&arrival, album, until, joined).await? {
+                return Ok(());
+            }
+        }
         self.arrive(owner, channel, envelope, true).await?;
         self.shared.inbox.notify_one();
         Ok(())
+    }
+
+    /// A chat of a channel has another id from now on. Its conversation continues.
+    pub async fn moved(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        from: &ChatId,
+        to: &ChatId,
+    ) -> Result<(), store::Error> {
+        self.store().sessions().moved(owner, channel, (from, to), self.now()).await
     }
 
     async fn arrive(
@@ -208,8 +223,18 @@ impl Channels {
         envelope: &Envelope,
         for_later: bool,
     ) -> Result<Enqueued, store::Error> {
+        self.store().inbox().enqueue(self.arrival(owner, channel, envelope, for_later)).await
+    }
+
+    fn arrival<'a>(
+        &self,
+        owner: &'a OwnerId,
+        channel: &'a ChannelName,
+        envelope: &'a Envelope,
+        for_later: bool,
+    ) -> Arrival<'a> {
         let id = || RunId::trusted(self.shared.timeline.ids().uuid());
-        let arrival = Arrival {
+        Arrival {
             owner,
             channel,
             message_id: envelope.inbound.message_id.as_ref(),
@@ -220,8 +245,7 @@ impl Channels {
             now: self.now(),
             lease_until: self.lease_until(),
             for_later,
-        };
-        self.store().inbox().enqueue(arrival).await
+        }
     }
 
     /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling.

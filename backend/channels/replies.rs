@@ -6,7 +6,10 @@ use chrono::TimeDelta;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Channels, free_places, lease, telegram};
+use super::{
+    Channels, free_places, lease,
+    telegram::{self, Target},
+};
 use crate::{
     domain::{
         id::{RunId, Seq},
@@ -14,7 +17,7 @@ use crate::{
         limits::{LOGGED_WAIT_MS_MAX, LOGGING_PLACES, REPLY_ATTEMPTS_MAX, REPLY_PAUSE_S_MAX, REPLY_TRY_MS_MAX},
         principal::OwnerId,
         run::Status,
-        session::{LogLine, answer, said},
+        session::{LogLine, answer, inbound::ChatId, said},
     },
     store::{self, outbox::PendingReply, runs::RunRecord},
     timeline::follow::{StreamItem, StreamOptions},
@@ -194,20 +197,28 @@ impl Channels {
         let Some(telegram) = self.telegram() else {
             return Ok(DeliveryResult::Again { reason: "Telegram is not configured".to_owned(), after_s: None });
         };
-        let began = Instant::now();
-        let parts = telegram::text::split(&text);
+        let (began, parts) = (Instant::now(), telegram::text::split(&text));
+        let mut target = match Target::read(target) {
+            Ok(target) => target,
+            Err(error) => return Ok(DeliveryResult::Refused(error)),
+        };
+        let from = target.chat_id;
         for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
             // Other replies wait for this permit, and a shutdown waits for the attempt to end.
             if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
                 return Ok(DeliveryResult::Again { reason: "sending takes too long".to_owned(), after_s: Some(0) });
             }
-            match telegram.send(target, part, n == 0).await {
+            match telegram.send(&mut target, part, n == 0).await {
                 Ok(()) => self.store().outbox().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
                 Err(error) if error.is_retryable => {
                     return Ok(DeliveryResult::Again { reason: error.reason, after_s: error.after_s });
                 }
                 Err(error) => return Ok(DeliveryResult::Refused(error.reason)),
             }
+        }
+        if target.has_moved {
+            let chat = |id: i64| ChatId::trusted(&id.to_string());
+            self.moved(&owed.owner_id, &owed.channel, &chat(from), &chat(target.chat_id)).await?;
         }
         Ok(DeliveryResult::Done)
     }

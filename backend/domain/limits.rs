@@ -13,12 +13,13 @@ mod retention;
 mod saved;
 mod search;
 mod shares;
+mod telegram;
 
 use std::num::NonZeroUsize;
 
 pub use self::{
     agui::*, artifacts::*, chain::*, chats::*, conversations::*, open::*, pages::*, prices::*, queries::*,
-    retention::*, saved::*, search::*, shares::*,
+    retention::*, saved::*, search::*, shares::*, telegram::*,
 };
 
 /// Largest request body, bytes.

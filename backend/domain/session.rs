@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use self::inbound::{ChannelName, ChatId, Inbound, UserId};
+use self::inbound::{ChannelName, ChatId, Image, Inbound, UserId};
 use super::limits::SESSION_LINE_BYTES_MAX;
 
 /// Why a message starts no run.
@@ -197,12 +197,12 @@ pub enum ImagePlace {
     Artifact { reference: Value, url: String },
 }
 
-/// The agent's input: one message of the user, with one part (its text) or two (text and image).
-pub fn agent_input(formatted: &str, inbound: &Inbound, place: &ImagePlace) -> Value {
+/// The agent's input: one message of the user, with its text and its images. Those that have no place are inline.
+pub fn agent_input(formatted: &str, inbound: &Inbound, places: &[ImagePlace]) -> Value {
     let mut content = vec![json!({ "type": "text", "text": formatted })];
-    if let Some(image) = &inbound.image {
+    for (n, image) in inbound.images().enumerate() {
         let media_type = image.media_type.as_str();
-        content.push(match place {
+        content.push(match places.get(n).unwrap_or(&ImagePlace::Inline) {
             ImagePlace::Inline => {
                 let url = format!("data:{media_type};base64,{}", image.base64);
                 json!({ "type": "image", "media_type": media_type, "url": url })
@@ -253,7 +253,8 @@ fn text_of(value: &Value) -> Option<String> {
 pub struct LogLine {
     /// `user` or `assistant`.
     pub role: String,
-    /// The text; with an image a list of two parts, the second of which describes the image and does not contain it.
+    /// The text; with images a list of parts, the text and one for each, which describes the image and does not contain
+    /// it.
     pub content: Value,
     /// RFC 3339, UTC, microseconds.
     pub ts: String,
@@ -265,12 +266,12 @@ pub struct LogLine {
 impl LogLine {
     /// A line for a message of the user.
     pub fn of_user(channel: &ChannelName, inbound: &Inbound, text: &str) -> Self {
-        let content = match &inbound.image {
-            None => Value::from(text),
-            Some(image) => json!([
-                { "type": "text", "text": text },
-                { "type": "image", "media_type": image.media_type.as_str(), "size": image.size(), "sha256": image.sha256() },
-            ]),
+        let shown = |image: &Image| json!({ "type": "image", "media_type": image.media_type.as_str(), "size": image.size(), "sha256": image.sha256() });
+        let images: Vec<Value> = inbound.images().map(shown).collect();
+        let content = if images.is_empty() {
+            Value::from(text)
+        } else {
+            std::iter::once(json!({ "type": "text", "text": text })).chain(images).collect()
         };
         Self::new("user", content, inbound.at, channel, &inbound.user_id)
     }

@@ -26,7 +26,10 @@ use crate::{
     channels::{
         Receipt,
         router::Outcome as Routed,
-        telegram::{Telegram, update::Update},
+        telegram::{
+            Telegram,
+            update::{Said, Update},
+        },
     },
     config::channels::{ChannelConfig, TELEGRAM},
     domain::{
@@ -274,11 +277,15 @@ async fn telegram(
         body => body?.json()?,
     };
     let Ok(update) = serde_json::from_value::<Update>(known) else { return Ok(StatusCode::OK) };
-    if let Some(envelope) = telegram.read(update, &config) {
-        let too_long = envelope.inbound.text.as_deref().is_some_and(|text| check_text(text).is_err());
-        if !too_long {
-            server.channels.leave(telegram.owner(), &channel, &envelope).await?;
+    match telegram.read(update, &config) {
+        Some(Said::Message(envelope)) => {
+            let too_long = envelope.inbound.text.as_deref().is_some_and(|text| check_text(text).is_err());
+            if !too_long {
+                server.channels.leave(telegram.owner(), &channel, &envelope).await?;
+            }
         }
+        Some(Said::Moved { from, to }) => server.channels.moved(telegram.owner(), &channel, &from, &to).await?,
+        None => {}
     }
     Ok(StatusCode::OK)
 }

@@ -52,7 +52,8 @@ impl Deliveries<'_> {
     pub async fn reclaim(self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
-                "update store.inbound set lease_until = $1 where state = 'open' and lease_until > $1 and lease_until <= $2",
+                r#"update store.inbound set lease_until = $1
+                   where state = 'open' and attempts > 0 and lease_until > $1 and lease_until <= $2"#,
                 now,
                 longest_lease
             )

@@ -1,5 +1,7 @@
 //! The inbox: messages of channels from their arrival until they are processed.
 
+mod join;
+
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 

@@ -2,6 +2,7 @@
 
 mod chat;
 pub mod lines;
+mod moved;
 pub mod restored;
 
 use chrono::{DateTime, Utc};

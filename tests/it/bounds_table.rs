@@ -158,6 +158,10 @@ fn channels() -> Rows {
         ("lease of a message or an answer", vec![]),
         ("wait for a first delivery that is on its way", vec![s(DUPLICATE_WAIT_MS_MAX)]),
         ("tries of an answer", vec![n(REPLY_ATTEMPTS_MAX), minutes(REPLY_PAUSE_S_MAX)]),
+        (
+            "Telegram album",
+            vec![n(ALBUM_PIECES_MAX), format!("{}.{} s", ALBUM_WAIT_MS / 1_000, ALBUM_WAIT_MS % 1_000 / 100)],
+        ),
         ("Telegram message", vec![format!("{} UTF-16 units", n(TELEGRAM_UNITS_MAX)), n(REPLY_PARTS_MAX)]),
         (
             "one-time code",

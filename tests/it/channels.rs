@@ -7,7 +7,7 @@ mod forms;
 mod logs;
 mod resumed;
 mod served;
-mod telegram;
+pub mod telegram;
 mod transcript;
 
 use std::time::Duration;

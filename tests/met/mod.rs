@@ -15,6 +15,7 @@ mod preflight;
 mod repeated_ids;
 mod resuming;
 mod tokens_of_providers;
+mod telegram;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;

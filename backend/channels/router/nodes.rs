@@ -170,27 +170,31 @@ impl RoutedMessage {
         Ok(RouteState::ends(Outcome::Filtered { reason }))
     }
 
-    /// The agent's input. An image too large for it becomes an artifact of the router's run.
+    /// The agent's input. If its images are too large for it, they become artifacts of the router's run.
     async fn input(&self, visit: &NodeContext<RouteState>, text: &str) -> Result<Value, Stop> {
         let inbound = &self.message.inbound;
         let line = session::formatted(inbound, text);
-        let input = session::agent_input(&line, inbound, &ImagePlace::Inline);
-        let Some(image) = inbound.image.as_ref().filter(|_| input.to_string().len() > MESSAGE_INPUT_BYTES_MAX) else {
+        let input = session::agent_input(&line, inbound, &[]);
+        if inbound.image.is_none() || input.to_string().len() <= MESSAGE_INPUT_BYTES_MAX {
             return Ok(input);
-        };
+        }
         if self.telemetry.found.is_some_and(Status::is_terminal) {
             // The run that would hold the artifact has already ended.
-            let without = Inbound { image: None, ..inbound.clone() };
+            let without = Inbound { image: None, more_images: Vec::new(), ..inbound.clone() };
             let line = format!("{line} (an image was left out: it was too large)");
-            return Ok(session::agent_input(&line, &without, &ImagePlace::Inline));
+            return Ok(session::agent_input(&line, &without, &[]));
         }
-        let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
-        let name = format!("image.{}", image.media_type.ending());
         // An artifact's run must exist.
         self.telemetry.send().await?;
-        let kept = visit.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
-        let id: ArtifactId = kept.artifact_id.parse().map_err(Stop::failed)?;
-        let place = ImagePlace::Artifact { reference: json!(kept), url: url_of(id) };
-        Ok(session::agent_input(&line, inbound, &place))
+        let mut places = Vec::new();
+        for (n, image) in inbound.images().enumerate() {
+            let number = if n == 0 { String::new() } else { (n + 1).to_string() };
+            let name = format!("image{number}.{}", image.media_type.ending());
+            let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
+            let kept = visit.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
+            let id: ArtifactId = kept.artifact_id.parse().map_err(Stop::failed)?;
+            places.push(ImagePlace::Artifact { reference: json!(kept), url: url_of(id) });
+        }
+        Ok(session::agent_input(&line, inbound, &places))
     }
 }

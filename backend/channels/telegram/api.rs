@@ -15,6 +15,9 @@ const REQUEST_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest response of a method, bytes.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
+/// What Telegram says of a topic that was deleted, in lower case.
+const TOPIC_GONE: [&str; 2] = ["message thread not found", "topic_deleted"];
+
 /// A failed request; its text never contains the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
@@ -45,6 +48,14 @@ impl ApiError {
         };
         Self::passing(what)
     }
+}
+
+/// A failed call of a method.
+struct Refused {
+    error: ApiError,
+    /// The new id of the chat.
+    moved: Option<i64>,
+    topic_is_gone: bool,
 }
 
 /// A response of the Bot API.
@@ -98,30 +109,32 @@ impl Api {
         Ok(Self { http, base: Arc::from(base.trim_end_matches('/')), token: Arc::from(token.trim()) })
     }
 
-    /// Sends a text as a message.
-    pub async fn send(&self, target: &Target, text: &str, is_first: bool) -> Result<(), ApiError> {
-        let mut body = json!({ "chat_id": target.chat_id, "text": text });
-        if let Some(topic) = target.message_thread_id {
-            body["message_thread_id"] = Value::from(topic);
-        }
-        if let Some(message) = target.reply_to.filter(|_| is_first) {
-            body["reply_parameters"] = json!({ "message_id": message, "allow_sending_without_reply": true });
-        }
-        match self.call::<Value>("sendMessage", &body).await {
-            // A group that became a supergroup has a new id and none of the old messages.
-            Err((_, Some(chat_id))) => {
-                body["chat_id"] = Value::from(chat_id);
-                body.as_object_mut().map(|members| members.remove("reply_parameters"));
-                self.call::<Value>("sendMessage", &body).await.map(|_| ()).map_err(|(error, _)| error)
+    /// Sends a text as a message. Where the target is no longer what it was, it is changed: a group that became a
+    /// supergroup has a new id and none of the old messages; a topic that was deleted leaves the chat itself.
+    pub async fn send(&self, target: &mut Target, text: &str, is_first: bool) -> Result<(), ApiError> {
+        loop {
+            let mut body = json!({ "chat_id": target.chat_id, "text": text });
+            if let Some(topic) = target.message_thread_id {
+                body["message_thread_id"] = Value::from(topic);
             }
-            other => other.map(|_| ()).map_err(|(error, _)| error),
+            if let Some(message) = target.reply_to.filter(|_| is_first) {
+                body["reply_parameters"] = json!({ "message_id": message, "allow_sending_without_reply": true });
+            }
+            let Err(refused) = self.call::<Value>("sendMessage", &body).await else { return Ok(()) };
+            match refused.moved.filter(|chat_id| *chat_id != target.chat_id) {
+                Some(chat_id) if !target.has_moved => {
+                    *target = Target { chat_id, message_thread_id: None, reply_to: None, has_moved: true };
+                }
+                _ if refused.topic_is_gone && target.message_thread_id.is_some() => target.message_thread_id = None,
+                _ => return Err(refused.error),
+            }
         }
     }
 
     /// Fetches a file, at most as large as an image may be.
     pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, ApiError> {
         let too_large = || ApiError::lasting(format!("an image may have at most {IMAGE_BYTES_MAX} bytes"));
-        let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(error, _)| error)?;
+        let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|refused| refused.error)?;
         if found.file_size.is_some_and(|bytes| bytes > IMAGE_BYTES_MAX) {
             return Err(too_large());
         }
@@ -139,9 +152,8 @@ impl Api {
         bounded(response, IMAGE_BYTES_MAX).await?.ok_or_else(too_large)
     }
 
-    /// Calls a method. The error includes the new id of the chat if it has moved.
-    async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (ApiError, Option<i64>)> {
-        let plain = |error: ApiError| (error, None);
+    async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, Refused> {
+        let plain = |error: ApiError| Refused { error, moved: None, topic_is_gone: false };
         let url = format!("{}/bot{}/{method}", self.base, self.token);
         let response = self.http.post(url).json(body).send().await.map_err(|error| plain(ApiError::of(&error)))?;
         let status = response.status();
@@ -158,10 +170,9 @@ impl Api {
         let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let said: String =
             answer.description.unwrap_or_default().replace(&*self.token, "***").chars().take(200).collect();
-        Err((
-            ApiError { reason: format!("Telegram refused {method} ({status}): {said}"), is_retryable, after_s },
-            moved,
-        ))
+        let topic_is_gone = TOPIC_GONE.iter().any(|gone| said.to_ascii_lowercase().contains(gone));
+        let reason = format!("Telegram refused {method} ({status}): {said}");
+        Err(Refused { error: ApiError { reason, is_retryable, after_s }, moved, topic_is_gone })
     }
 }
 

@@ -15,9 +15,8 @@ use sha2::Sha256;
 
 use self::{
     api::{Api, ApiError},
-    update::Update,
+    update::{Said, Update},
 };
-use super::Envelope;
 use crate::{
     config::channels::ChannelConfig,
     domain::{json::Json, principal::OwnerId, session::inbound::Image},
@@ -35,6 +34,16 @@ pub struct Target {
     pub message_thread_id: Option<i64>,
     /// In groups, the message to which the first part replies.
     pub reply_to: Option<i64>,
+    /// The chat's id is that of the supergroup which the group became while the reply was sent.
+    #[serde(skip)]
+    pub has_moved: bool,
+}
+
+impl Target {
+    /// As it is stored with a reply.
+    pub fn read(target: &Json) -> Result<Self, String> {
+        serde_json::from_str(target.as_str()).map_err(|error| format!("invalid target: {error}"))
+    }
 }
 
 /// A bot.
@@ -68,8 +77,8 @@ impl Telegram {
         mac.verify_slice(&self.secret).is_ok()
     }
 
-    /// The message in an update; `None` if it has none for the bot.
-    pub fn read(&self, update: Update, config: &ChannelConfig) -> Option<Envelope> {
+    /// What an update says; `None` if nothing to the bot.
+    pub fn read(&self, update: Update, config: &ChannelConfig) -> Option<Said> {
         update::read(update, config.bot(), self.bot_id)
     }
 
@@ -79,11 +88,9 @@ impl Telegram {
         Image::of_bytes(&bytes).map_err(|flaw| ApiError::lasting(flaw.to_string()))
     }
 
-    /// Sends a part of a reply.
-    pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), ApiError> {
-        let target: Target = serde_json::from_str(target.as_str())
-            .map_err(|error| ApiError::lasting(format!("invalid target: {error}")))?;
-        self.api.send(&target, part, is_first).await
+    /// Sends a part of a reply; `target` is then where it was accepted ([`Api::send`]).
+    pub async fn send(&self, target: &mut Target, part: &str, is_first: bool) -> Result<(), ApiError> {
+        self.api.send(target, part, is_first).await
     }
 }
 

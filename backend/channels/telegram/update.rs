@@ -28,6 +28,16 @@ pub struct Message {
     #[serde(default)]
     is_topic_message: bool,
     from: Option<User>,
+    /// Who a message was sent as, if not as the user.
+    sender_chat: Option<Chat>,
+    /// The title of an administrator who writes as the group.
+    author_signature: Option<String>,
+    /// A service message: the group is this supergroup from now on.
+    migrate_to_chat_id: Option<i64>,
+    /// The same, in the supergroup.
+    migrate_from_chat_id: Option<i64>,
+    /// What the pieces of an album have in common.
+    media_group_id: Option<String>,
     chat: Chat,
     date: i64,
     text: Option<String>,
@@ -61,6 +71,7 @@ struct Chat {
     id: i64,
     #[serde(rename = "type")]
     kind: String,
+    title: Option<String>,
 }
 
 /// A marked range of the text, in UTF-16 units.
@@ -81,15 +92,31 @@ struct Photo {
     height: u64,
 }
 
-/// The message in an update, if it has one for the bot: from a person, in a private chat or a group.
-pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Envelope> {
+/// What an update says to the bot.
+#[derive(Debug)]
+pub enum Said {
+    Message(Box<Envelope>),
+    /// A group became a supergroup, which has another id.
+    Moved {
+        from: ChatId,
+        to: ChatId,
+    },
+}
+
+/// What an update says, if anything to the bot: from a person, in a private chat or a group.
+pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Said> {
     let message = update.message?;
+    let chat = |id: i64| ChatId::trusted(&id.to_string());
+    match (message.migrate_from_chat_id, message.migrate_to_chat_id) {
+        (Some(from), _) => return Some(Said::Moved { from: chat(from), to: chat(message.chat.id) }),
+        (None, Some(to)) => return Some(Said::Moved { from: chat(message.chat.id), to: chat(to) }),
+        (None, None) => {}
+    }
     let is_private = message.chat.kind == "private";
     if !is_private && !matches!(message.chat.kind.as_str(), "group" | "supergroup") {
         return None;
     }
-    // Two bots that answered each other would never stop.
-    let from = message.from.as_ref().filter(|user| !user.is_bot)?;
+    let (user_id, username) = sender(&message)?;
     let photo = largest(&message.photo);
     let (text, entities) = match &message.text {
         Some(text) => (Some(text), &message.entities),
@@ -100,22 +127,29 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
         bot_id.map_or(named, |id| user.id == id)
     };
     let replied = message.reply_to_message.as_ref().and_then(|message| message.from.as_ref()).is_some_and(is_bot);
+    let command = text.and_then(|text| command(text, entities));
+    let is_ours = command.as_ref().zip(bot).map(|(command, bot)| command.to.eq_ignore_ascii_case(bot));
+    if !is_private && is_ours == Some(false) {
+        return None;
+    }
     let mentioned = text.and_then(|text| mention(text, entities, bot, is_bot));
-    let text = text.map(|text| match mentioned {
+    let text = text.map(|text| match (&command, mentioned) {
+        (Some(command), _) if is_ours == Some(true) => format!("{}{}", command.name, command.rest),
         // A mention at the beginning addresses the bot and is not part of the message.
-        Some(0) => after_mention(text, entities),
-        _ => text.as_str(),
+        (_, Some(0)) => after_mention(text, entities).to_owned(),
+        _ => text.clone(),
     });
     let inbound = Inbound {
         message_id: Some(MessageId::trusted(&update.update_id.to_string())),
         chat_id: ChatId::trusted(&message.chat.id.to_string()),
-        user_id: UserId::trusted(&from.id.to_string()),
-        username: username(from),
+        user_id,
+        username,
         text: text.map(|text| text.replace('\0', "")),
         is_private,
         reset_session: false,
-        addressed: replied || mentioned.is_some(),
+        addressed: replied || is_ours == Some(true) || mentioned.is_some(),
         image: None,
+        more_images: Vec::new(),
         at: DateTime::from_timestamp(message.date, 0).unwrap_or_default(),
         at_digits: 0,
         trace_id: None,
@@ -124,8 +158,21 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
         chat_id: message.chat.id,
         message_thread_id: message.message_thread_id.filter(|_| message.is_topic_message),
         reply_to: (!is_private).then_some(message.message_id),
+        has_moved: false,
     };
-    Some(Envelope { inbound, photo, target: Some(Json::of(&target)) })
+    let album = message.media_group_id;
+    Some(Said::Message(Box::new(Envelope { inbound, photo, target: Some(Json::of(&target)), album, more: Vec::new() })))
+}
+
+/// Who wrote: a person. An administrator who writes as the group has the group's id.
+fn sender(message: &Message) -> Option<(UserId, Option<Username>)> {
+    if let Some(group) = message.sender_chat.as_ref().filter(|sender| sender.id == message.chat.id) {
+        let name = message.author_signature.as_ref().or(group.title.as_ref()).or(message.chat.title.as_ref());
+        return Some((UserId::trusted(&group.id.to_string()), name.and_then(|name| shown(name))));
+    }
+    // Two bots that answered each other would never stop.
+    let from = message.from.as_ref().filter(|user| !user.is_bot)?;
+    Some((UserId::trusted(&from.id.to_string()), username(from)))
 }
 
 /// The largest size within the bound.
@@ -133,6 +180,20 @@ fn largest(photos: &[Photo]) -> Option<FileId> {
     let fits = |photo: &&Photo| photo.file_size.is_none_or(|bytes| bytes <= IMAGE_BYTES_MAX);
     let best = photos.iter().filter(fits).max_by_key(|photo| photo.width.saturating_mul(photo.height))?;
     Some(FileId(best.file_id.clone()))
+}
+
+/// The command to a named bot that a text begins with: `/name@bot`.
+struct Command<'a> {
+    name: &'a str,
+    to: &'a str,
+    rest: &'a str,
+}
+
+fn command<'a>(text: &'a str, entities: &[Entity]) -> Option<Command<'a>> {
+    let first = entities.iter().find(|entity| entity.offset == 0 && entity.kind == "bot_command")?;
+    let whole = units(text, 0, first.length)?;
+    let (name, to) = whole.split_once('@')?;
+    Some(Command { name, to, rest: &text[whole.len()..] })
 }
 
 /// The offset at which the bot is mentioned, in units.
@@ -175,7 +236,10 @@ fn username(user: &User) -> Option<Username> {
         let names = [user.first_name.as_deref(), user.last_name.as_deref()];
         names.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
-    let name = user.username.clone().unwrap_or_else(full);
+    shown(&user.username.clone().unwrap_or_else(full))
+}
+
+fn shown(name: &str) -> Option<Username> {
     let name: String = name.chars().filter(|c| !c.is_control()).take(KEY_CHARS_MAX).collect();
     name.parse().ok()
 }

@@ -210,6 +210,9 @@ pub struct Inbound {
     /// Addressed to the agent other than by its trigger: a reply to it, a mention.
     pub addressed: bool,
     pub image: Option<Image>,
+    /// Those of an album after the first, fetched when it is routed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_images: Vec<Image>,
     /// When it was sent, else when it arrived.
     pub at: DateTime<Utc>,
     /// Digits of the fraction of a second that `at` came with; the agent reads as many.
@@ -218,6 +221,21 @@ pub struct Inbound {
     /// The trace of the request that brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+}
+
+impl Inbound {
+    /// All its images.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.image.iter().chain(&self.more_images)
+    }
+
+    /// Adds an image.
+    pub fn show(&mut self, image: Image) {
+        match &self.image {
+            Some(_) => self.more_images.push(image),
+            None => self.image = Some(image),
+        }
+    }
 }
 
 /// Checks that a text is within its bound and can be stored.

@@ -23,6 +23,7 @@ fn said(text: &str) -> Inbound {
         reset_session: false,
         addressed: false,
         image: None,
+        more_images: Vec::new(),
         at: DateTime::from_timestamp(1_780_000_000, 123_450_000).unwrap(),
         at_digits: 0,
         trace_id: None,
@@ -128,13 +129,13 @@ fn the_agent_reads_when_and_who() {
 fn an_image_makes_a_second_part() {
     let image = Image::of_bytes(b"\x89PNG\r\n\x1a\nrest").unwrap();
     let inbound = Inbound { image: Some(image.clone()), ..said("look") };
-    let input = agent_input("[..] look", &inbound, &ImagePlace::Inline);
+    let input = agent_input("[..] look", &inbound, &[]);
     assert_eq!(input["messages"][0]["role"], "user");
     assert_eq!(input["messages"][0]["content"][0], json!({ "type": "text", "text": "[..] look" }));
     let url = format!("data:image/png;base64,{}", image.base64);
     assert_eq!(input["messages"][0]["content"][1], json!({ "type": "image", "media_type": "image/png", "url": url }));
     let place = ImagePlace::Artifact { reference: json!({ "size": 12 }), url: "/api/artifacts/x".to_owned() };
-    let input = agent_input("[..] look", &inbound, &place);
+    let input = agent_input("[..] look", &inbound, &[place]);
     assert_eq!(input["messages"][0]["content"][1]["artifact"]["size"], 12);
     assert!(!input.to_string().contains(&image.base64));
     let line = LogLine::of_user(&"t".parse().unwrap(), &inbound, "look").to_line();

@@ -75,6 +75,7 @@ impl PostMessage {
             reset_session: truth(("reset_session", self.reset_session))?.unwrap_or(false),
             addressed: false,
             image,
+            more_images: Vec::new(),
             at,
             at_digits,
             trace_id: None,

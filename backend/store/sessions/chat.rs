@@ -9,7 +9,9 @@ use crate::{
         id::{Name, ThreadId},
         principal::OwnerId,
         session::{
-            Chat, is_idle,
+            Chat,
+            inbound::ChatId,
+            is_idle,
             thread::{ThreadBase, counter_above},
         },
     },
@@ -20,7 +22,7 @@ use crate::{
 pub(super) struct Locked<'a> {
     pub(super) tx: Tx,
     owner: &'a OwnerId,
-    chat: &'a Chat,
+    chat: Chat,
     base: ThreadBase,
     /// The counter as read.
     before: i64,
@@ -70,13 +72,16 @@ impl Sessions<'_> {
 }
 
 impl<'a> Locked<'a> {
-    /// Locks the chat's row in a transaction of its owner.
-    pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &'a Chat) -> Result<Self, Error> {
+    /// Locks the chat's row in a transaction of its owner. A chat that has another id now is that one.
+    pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &Chat) -> Result<Self, Error> {
         let base = ThreadBase::of(&chat.channel, &chat.chat_id);
-        let counter = sqlx::query_scalar!(
-            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)
-               on conflict (owner_id, channel, chat_id) do update set thread_base = excluded.thread_base
-               returning counter"#,
+        let row = sqlx::query!(
+            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base)
+               values ($1, $2, coalesce((select m.chat_id from store.chat m
+                                         where m.owner_id = $1 and m.channel = $2 and m.began_as = $3), $3), $4)
+               on conflict (owner_id, channel, chat_id) do update
+               set thread_base = case when c.began_as is null then excluded.thread_base else c.thread_base end
+               returning chat_id, counter, began_as"#,
             owner.as_str(),
             chat.channel.as_str(),
             chat.chat_id.as_str(),
@@ -84,7 +89,10 @@ impl<'a> Locked<'a> {
         )
         .fetch_one(&mut *tx)
         .await?;
-        Ok(Self { tx, owner, chat, base, before: counter, counter })
+        let channel = chat.channel.clone();
+        let base = row.began_as.map_or(base, |began_as| ThreadBase::of(&channel, &ChatId::trusted(&began_as)));
+        let chat = Chat { channel, chat_id: ChatId::trusted(&row.chat_id) };
+        Ok(Self { tx, owner, chat, base, before: row.counter, counter: row.counter })
     }
 
     /// The chat's open session: its id, its thread and the time of the last activity.

@@ -14,7 +14,7 @@ use crate::support::{
 
 const CONFIG: &str = "[channels.telegram]\nagent = \"echo\"\ntrigger = \"@reel_bot\"\n";
 
-fn with(telegram: &Telegram) -> Setup {
+pub fn with(telegram: &Telegram) -> Setup {
     setup().config(CONFIG).telegram(&telegram.base)
 }
 
@@ -24,7 +24,7 @@ const PUT_OFF: &str =
     and attempts = 1 and done_at is null";
 
 /// The agent's runs, oldest first, once there are so many.
-async fn runs(server: &Server, count: usize) -> Vec<Value> {
+pub async fn runs(server: &Server, count: usize) -> Vec<Value> {
     let list = || async { server.get("/api/runs?agent=echo").await.expect(200)["runs"].as_array().unwrap().clone() };
     until("runs", || async { list().await.len() >= count }).await;
     let mut runs = list().await;
@@ -33,7 +33,7 @@ async fn runs(server: &Server, count: usize) -> Vec<Value> {
     runs
 }
 
-fn text(run: &Value) -> &str {
+pub fn text(run: &Value) -> &str {
     run["input"]["messages"][0]["content"][0]["text"].as_str().unwrap()
 }
 

@@ -28,6 +28,10 @@ pub enum Mood {
     },
     Broken,
     Blocked,
+    /// The group is a supergroup with this id.
+    Moved(i64),
+    /// The topic was deleted.
+    TopicGone,
     /// It accepts the message and the answer is lost.
     Silent,
     /// It accepts the message when [`Telegram::go_on`] allows it.
@@ -139,6 +143,11 @@ async fn method(
                 }
                 Some(Mood::Broken) => return (StatusCode::BAD_GATEWAY, "<html>").into_response(),
                 Some(Mood::Blocked) => return refuse(403, "Forbidden: bot was blocked by the user", Value::Null),
+                Some(Mood::Moved(chat_id)) => {
+                    let told = "Bad Request: group chat was upgraded to a supergroup chat";
+                    return refuse(400, told, json!({ "migrate_to_chat_id": chat_id }));
+                }
+                Some(Mood::TopicGone) => return refuse(400, "Bad Request: message thread not found", Value::Null),
                 Some(Mood::Silent) => {
                     inner.sent.push(body);
                     return (StatusCode::GATEWAY_TIMEOUT, "").into_response();

@@ -4,6 +4,13 @@ use super::*;
 
 /// How the bot `reel_bot`, whose id is 42, reads an update of a message with these members.
 fn said(members: &Value) -> Option<Envelope> {
+    match told(members)? {
+        Said::Message(envelope) => Some(*envelope),
+        Said::Moved { .. } => None,
+    }
+}
+
+fn told(members: &Value) -> Option<Said> {
     let mut message = json!({
         "message_id": 7, "date": 1_780_000_000, "chat": { "id": -100, "type": "group" },
         "from": { "id": 5, "is_bot": false, "first_name": "Ann", "last_name": "Ü", "username": "ann" }
@@ -26,7 +33,7 @@ fn a_private_text_is_a_message() {
     assert_eq!((inbound.message_id.unwrap().as_str(), inbound.username.unwrap().as_str()), ("99", "ann"));
     assert_eq!(inbound.at.timestamp(), 1_780_000_000);
     let target: Target = serde_json::from_str(envelope.target.unwrap().as_str()).unwrap();
-    assert_eq!(target, Target { chat_id: 5, message_thread_id: None, reply_to: None });
+    assert_eq!(target, Target { chat_id: 5, message_thread_id: None, reply_to: None, has_moved: false });
 }
 
 #[test]

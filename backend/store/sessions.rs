@@ -83,6 +83,14 @@ pub struct SessionPolicy {
     pub thread_per_session: bool,
 }
 
+/// What a message says of the session it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub keeping: SessionPolicy,
+    /// The thread it has to be on; `None` for whichever the chat is on.
+    pub thread: Option<&'a ThreadId>,
+}
+
 /// What is recorded of a message together with its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted<'a> {
@@ -153,7 +161,7 @@ impl Sessions<'_> {
         owner: &OwnerId,
         chat: &Chat,
         inbound_no: i64,
-        keeping: SessionPolicy,
+        wanted: Wanted<'_>,
         noted: Noted<'_>,
         (now, fresh): (DateTime<Utc>, Name),
     ) -> Result<MessageSession, Error> {
@@ -170,7 +178,7 @@ impl Sessions<'_> {
                 let (session_id, thread_id) = (Name::trusted(&session), ThreadId::trusted(&thread));
                 return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
-            let session = locked.session(keeping, now, fresh).await?;
+            let session = locked.session(wanted, now, fresh).await?;
             sqlx::query!(
                 r#"with counted as (
                        update store.session set messages = messages + 1, last_activity_at = greatest(last_activity_at, $3)

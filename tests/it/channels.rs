@@ -8,6 +8,7 @@ mod logs;
 mod resumed;
 mod served;
 pub mod telegram;
+mod threads;
 mod transcript;
 
 use std::time::Duration;

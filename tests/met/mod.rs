@@ -14,8 +14,8 @@ mod opened_and_closed;
 mod preflight;
 mod repeated_ids;
 mod resuming;
-mod tokens_of_providers;
 mod telegram;
+mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;

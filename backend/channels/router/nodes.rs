@@ -23,7 +23,7 @@ use crate::{
     engine::{NodeContext, Stop},
     store::{
         codes::{Asked, Verdict, Verification},
-        sessions::{Noted, SessionPolicy},
+        sessions::{Noted, SessionPolicy, Wanted},
     },
     timeline::{artifacts::url_of, emit::EmitError},
 };
@@ -120,11 +120,12 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     }
     let keeping =
         SessionPolicy { idle_timeout_s: config.idle_timeout_s, thread_per_session: config.thread_per_session };
+    let wanted = Wanted { keeping, thread: inbound.thread_id.as_ref() };
     let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
     let (line, target) = (message.line(text), message.target.as_ref());
     let noted = Noted { line: &line, run_id: message.run_id, user_id: &inbound.user_id, target };
     let session =
-        store.sessions().resolve(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
+        store.sessions().resolve(&message.owner, &chat, message.inbound_no, wanted, noted, (now, fresh)).await;
     let session = session.map_err(HostError::from)?;
     let input = way.input(&visit, text).await?;
     let resolved = Some(Resolved { session, text: text.to_owned(), input });

@@ -142,6 +142,7 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Sa
     let inbound = Inbound {
         message_id: Some(MessageId::trusted(&update.update_id.to_string())),
         chat_id: ChatId::trusted(&message.chat.id.to_string()),
+        thread_id: None,
         user_id,
         username,
         text: text.map(|text| text.replace('\0', "")),

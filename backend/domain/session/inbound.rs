@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::domain::{
-    id::{Malformed, checked_text},
+    id::{Malformed, ThreadId, checked_text},
     limits::{CHANNEL_NAME_BYTES_MAX, IMAGE_BYTES_MAX, KEY_CHARS_MAX, MESSAGE_TEXT_BYTES_MAX},
 };
 
@@ -201,6 +201,9 @@ fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), InvalidImage> {
 pub struct Inbound {
     pub message_id: Option<MessageId>,
     pub chat_id: ChatId,
+    /// The thread that its session has to be on, if the sender names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<ThreadId>,
     pub user_id: UserId,
     pub username: Option<Username>,
     pub text: Option<String>,

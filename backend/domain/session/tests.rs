@@ -16,6 +16,7 @@ fn said(text: &str) -> Inbound {
     Inbound {
         message_id: None,
         chat_id: "5".parse().unwrap(),
+        thread_id: None,
         user_id: "u".parse().unwrap(),
         username: None,
         text: Some(text.to_owned()),

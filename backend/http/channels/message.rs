@@ -27,6 +27,9 @@ pub(super) struct PostMessage {
     chat_id: Option<Value>,
     #[schema(value_type = String, required = true)]
     user_id: Option<Value>,
+    /// The thread it is said on: the chat's session goes on if it is there, else it ends and another begins there.
+    #[schema(value_type = Option<String>)]
+    thread_id: Option<Value>,
     /// The user's display name; the id when absent.
     #[schema(value_type = Option<String>)]
     username: Option<Value>,
@@ -63,11 +66,13 @@ impl PostMessage {
             (text_of(("image_base64", self.image_base64))?, text_of(("image_media_type", self.image_media_type))?);
         let image =
             base64.map(|base64| Image::new(&base64, media_type.as_deref()).map_err(image_problem)).transpose()?;
+        let thread = self::text(("thread_id", self.thread_id))?;
         let username = text_of(("username", self.username))?;
         let (at, at_digits) = time(self.ts)?.unwrap_or((now, 0));
         Ok(Inbound {
             message_id: id(("message_id", self.message_id))?,
             chat_id: needed(("chat_id", self.chat_id))?,
+            thread_id: thread.map(|thread| thread.parse().map_err(|rule| malformed(rule, "thread_id"))).transpose()?,
             user_id: needed(("user_id", self.user_id))?,
             username: username.map(|name| name.parse().map_err(|rule| malformed(rule, "username"))).transpose()?,
             text,

@@ -3,7 +3,7 @@
 use crate::store::sessions::Sessions;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{EndReason, MessageSession, SessionPolicy};
+use super::{EndReason, MessageSession, Wanted};
 use crate::{
     domain::{
         id::{Name, ThreadId},
@@ -17,6 +17,9 @@ use crate::{
     },
     store::{Error, transaction::Tx},
 };
+
+/// The number of a thread that is not named after the chat.
+const NO_NUMBER: i64 = -1;
 
 /// A chat whose row is locked until the transaction ends.
 pub(super) struct Locked<'a> {
@@ -109,26 +112,35 @@ impl<'a> Locked<'a> {
         Ok(row.map(|row| (row.session_id, row.thread_id, row.last_activity_at)))
     }
 
-    /// The session that a message arriving now belongs to.
+    /// The session that a message arriving now belongs to. One on another thread than the message wants is ended.
     pub(super) async fn session(
         &mut self,
-        keeping: SessionPolicy,
+        Wanted { keeping, thread }: Wanted<'_>,
         now: DateTime<Utc>,
         fresh: Name,
     ) -> Result<MessageSession, Error> {
-        if let Some((session_id, thread_id, last_activity_at)) = self.open().await? {
-            if !is_idle(last_activity_at, now, keeping.idle_timeout_s) {
-                let (session_id, thread_id) = (Name::trusted(&session_id), ThreadId::trusted(&thread_id));
+        if let Some((session_id, on, last_activity_at)) = self.open().await? {
+            let is_over = is_idle(last_activity_at, now, keeping.idle_timeout_s);
+            if !is_over && thread.is_none_or(|thread| thread.as_str() == on) {
+                let (session_id, thread_id) = (Name::trusted(&session_id), ThreadId::trusted(&on));
                 return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
-            // It ended when the timeout passed, not when that was noticed.
-            self.end(EndReason::Idle, last_activity_at + TimeDelta::seconds(keeping.idle_timeout_s)).await?;
+            if is_over {
+                // It ended when the timeout passed, not when that was noticed.
+                self.end(EndReason::Idle, last_activity_at + TimeDelta::seconds(keeping.idle_timeout_s)).await?;
+            } else {
+                self.end(EndReason::Ended, now).await?;
+            }
             self.counter += i64::from(keeping.thread_per_session);
         }
-        let (highest, is_ours) = self.highest().await?;
-        self.counter = counter_above(self.counter, highest, is_ours && !keeping.thread_per_session);
-        let thread_id = self.base.thread(self.counter);
-        self.begin(&fresh, &thread_id, self.counter, now).await?;
+        let (thread_id, number) = if let Some(thread) = thread {
+            (thread.clone(), self.base.number(thread.as_str()).unwrap_or(NO_NUMBER))
+        } else {
+            let (highest, is_ours) = self.highest().await?;
+            self.counter = counter_above(self.counter, highest, is_ours && !keeping.thread_per_session);
+            (self.base.thread(self.counter), self.counter)
+        };
+        self.begin(&fresh, &thread_id, number, now).await?;
         Ok(MessageSession { session_id: fresh, thread_id, is_new: true })
     }
 

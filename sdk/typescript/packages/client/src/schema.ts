@@ -649,6 +649,8 @@ export interface components {
             reset_session?: boolean | null;
             /** @description At most 32 KiB as JSON. */
             text?: string | null;
+            /** @description The thread it is said on: the chat's session goes on if it is there, else it ends and another begins there. */
+            thread_id?: string | null;
             /** @description When it was sent, RFC 3339 or a Unix time in seconds; now when absent. */
             ts?: string | null;
             user_id: string;

@@ -6,7 +6,7 @@
 //! The cluster recovers at its first start as from an archive, which begins another timeline of Postgres. By that the
 //! server notices that the log was set back, and tells its readers.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,23 @@ use super::data_dir::{DataDir, remove};
 use super::error::Error;
 use super::lock::Lock;
 
-/// Postgres has all it needs beside the files, but asks for a command that fetches more: there is no more.
-const NO_ARCHIVE: &str = "\n# Of `runreel restore`: the log was in the backup.\nrestore_command = 'false'\n";
+/// The settings of a restored cluster, in the file that counts more than `postgresql.conf`. Postgres has all it needs beside
+/// the files, but asks for a command that fetches more of its log: there is no more. What a setting of the backup would
+/// execute is not executed; whoever wants it sets it again.
+const SETTINGS: &str = "# Of `runreel restore`: the log was in the backup, and no command of its settings is executed.
+restore_command = 'false'
+recovery_end_command = ''
+archive_cleanup_command = ''
+archive_mode = 'off'
+archive_command = ''
+shared_preload_libraries = ''
+session_preload_libraries = ''
+local_preload_libraries = ''
+ssl = 'off'
+ssl_passphrase_command = ''
+";
+/// What a backup has at its top.
+const NAMES: [&str; 4] = [CLUSTER, "artifacts", "sessions", SUMMARY];
 /// Names the folders that are being given their names, a line each, from before the first until after the last. It lies
 /// in the data directory itself, where nothing of a backup is unpacked: what it names is removed.
 const MOVING: &str = "restore.moving";
@@ -91,7 +106,8 @@ impl Restore {
             let name = entry.path().map_err(Error::file(&self.file))?.into_owned();
             let kind = entry.header().entry_type();
             let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
-            if !is_plain || !(kind.is_file() || kind.is_dir()) {
+            let is_known = NAMES.iter().any(|known| name.starts_with(known));
+            if !(is_plain && is_known) || !(kind.is_file() || kind.is_dir()) {
                 return Err(broken(format!("it contains {}, which no backup does", name.display())));
             }
             entry.unpack_in(staging).map_err(Error::file(&staging.join(name)))?;
@@ -123,8 +139,7 @@ fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error>
     let signal = cluster.join("recovery.signal");
     File::create(&signal).map_err(Error::file(&signal))?;
     let settings = cluster.join("postgresql.auto.conf");
-    let opened = OpenOptions::new().append(true).create(true).open(&settings);
-    opened.and_then(|mut file| file.write_all(NO_ARCHIVE.as_bytes())).map_err(Error::file(&settings))?;
+    fs::write(&settings, SETTINGS).map_err(Error::file(&settings))?;
     every(&cluster, &|path| match account {
         Account::Other { uid, gid } => lchown(path, Some(uid), Some(gid)),
         Account::Own => Ok(()),

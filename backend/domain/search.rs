@@ -17,6 +17,8 @@ const SHORT: Malformed = Malformed("the beginning of a word before * needs at le
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Term {
     word: String,
+    /// How earlier releases spelled it in the index.
+    before: Option<String>,
     is_beginning: bool,
 }
 
@@ -33,6 +35,11 @@ impl FromStr for Search {
         for chunk in text.as_str().split_whitespace() {
             let mut found = Vec::new();
             words::words(chunk, |word| found.push(word.to_owned()));
+            let mut before = Vec::new();
+            words::words_before(chunk, |word| before.push(word.to_owned()));
+            if before.len() != found.len() {
+                before.clear();
+            }
             let unspaced = |word: &str| word.chars().all(words::is_unspaced);
             // Of a script without spaces, the last character alone is there for who looks for nothing else.
             if found.len() > 1 && found.last().is_some_and(|word| word.chars().count() == 1 && unspaced(word)) {
@@ -46,7 +53,8 @@ impl FromStr for Search {
                 if is_beginning && chars < PREFIX_CHARS_MIN && !unspaced(&word) {
                     return Err(SHORT);
                 }
-                terms.insert(Term { word, is_beginning });
+                let before = before.get(nth).filter(|before| **before != word).cloned();
+                terms.insert(Term { word, before, is_beginning });
             }
         }
         match terms.len() {
@@ -60,7 +68,12 @@ impl FromStr for Search {
 impl Search {
     /// Each word as a query of the index.
     pub fn queries(&self, owner: &OwnerId) -> Vec<String> {
-        self.0.iter().map(|term| query(&lexeme(owner.as_str(), ':', &term.word), term.is_beginning)).collect()
+        let query_of = |word: &str, term: &Term| query(&lexeme(owner.as_str(), ':', word), term.is_beginning);
+        let either = |term: &Term| match &term.before {
+            Some(before) => format!("{} | {}", query_of(&term.word, term), query_of(before, term)),
+            None => query_of(&term.word, term),
+        };
+        self.0.iter().map(either).collect()
     }
 
     /// Whether all words are in these texts.
@@ -147,6 +160,7 @@ mod tests {
         assert_eq!(queries("get_weat*").unwrap(), ["'01234567:get'", "'01234567:weat':*"]);
         assert_eq!(queries("東京都").unwrap(), ["'01234567:京都'", "'01234567:東京'"]);
         assert_eq!(queries("東").unwrap(), ["'01234567:東':*"]);
+        assert_eq!(queries("Straße").unwrap(), ["'01234567:strasse' | '01234567:straße'"]);
     }
 
     #[test]

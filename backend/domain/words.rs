@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+
 use super::limits::WORD_CHARS_MAX;
 
 /// What [`texts`] finds in JSON.
@@ -87,20 +89,69 @@ pub(super) fn is_unspaced(c: char) -> bool {
         | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x20000..=0x323AF)
 }
 
-/// An accent that is a character of its own. It is left out, and does not divide a word.
-fn is_accent(c: char) -> bool {
-    matches!(c, '\u{300}'..='\u{36F}')
+/// How words are spelled in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spelling {
+    /// Texts that are canonically or compatibly equivalent (UAX 15) or differ in case only are one. Case is folded in full,
+    /// and of all languages the same way: `ß` is `ss`, `ς` is `σ`, and the Turkish `İ` and `ı` are `i`.
+    Folded,
+    /// As earlier releases spelled them: each character in lower case, without accents that are characters of their own.
+    Lowered,
 }
 
-/// Divides a text into words: what is left between spaces and punctuation, in lower case, cut after
+impl Spelling {
+    fn spell(self, word: &mut String, c: char) {
+        match (self, c) {
+            (Self::Folded, 'İ' | 'ı') => word.push('i'),
+            (Self::Folded, c) => {
+                word.extend(c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase));
+            }
+            (Self::Lowered, c) => word.extend(c.to_lowercase()),
+        }
+    }
+
+    /// Whether a character neither is a part of a word nor divides one.
+    fn is_passed_over(self, c: char) -> bool {
+        match self {
+            Self::Folded => {
+                matches!(
+                    c,
+                    '\u{AD}' | '\u{34F}' | '\u{200C}' | '\u{200D}' | '\u{2060}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
+                )
+            }
+            Self::Lowered => matches!(c, '\u{300}'..='\u{36F}'),
+        }
+    }
+}
+
+/// Divides a text into words: what is left between spaces and punctuation, folded (see [`Spelling::Folded`]), cut after
 /// [`WORD_CHARS_MAX`] characters. Of a script without spaces, each pair of neighbours is a word, and so is the last
 /// character alone.
 pub fn words(text: &str, mut each: impl FnMut(&str)) {
+    if text.is_ascii() {
+        return divide(text.chars(), Spelling::Folded, each);
+    }
+    // So many marks in a row that they would have to be kept to be ordered are divided.
+    divide(text.stream_safe().nfkc(), Spelling::Folded, |word| {
+        if word.is_ascii() {
+            each(word);
+        } else {
+            each(&word.nfc().collect::<String>());
+        }
+    });
+}
+
+/// The same as earlier releases spelled it in the index.
+pub(super) fn words_before(text: &str, each: impl FnMut(&str)) {
+    divide(text.chars(), Spelling::Lowered, each);
+}
+
+fn divide(text: impl Iterator<Item = char>, spelling: Spelling, mut each: impl FnMut(&str)) {
     let (mut word, mut chars) = (String::new(), 0);
     // The last character of an unspaced script.
     let mut last: Option<char> = None;
-    for c in text.chars() {
-        if is_accent(c) {
+    for c in text {
+        if spelling.is_passed_over(c) {
             continue;
         }
         if is_unspaced(c) {
@@ -112,14 +163,18 @@ pub fn words(text: &str, mut each: impl FnMut(&str)) {
             last = Some(c);
             continue;
         }
+        let is_mark = spelling == Spelling::Folded && is_combining_mark(c);
+        if is_mark && word.is_empty() {
+            continue;
+        }
         if let Some(alone) = last.take() {
             word.push(alone);
             end(&mut word, &mut chars, &mut each);
         }
-        if !c.is_alphanumeric() {
+        if !c.is_alphanumeric() && !is_mark {
             end(&mut word, &mut chars, &mut each);
         } else if chars < WORD_CHARS_MAX {
-            word.extend(c.to_lowercase());
+            spelling.spell(&mut word, c);
             chars += 1;
         }
     }
@@ -160,10 +215,36 @@ mod tests {
 
     #[test]
     fn words_are_what_is_between_spaces_and_punctuation() {
-        assert_eq!(of("get_weather(\"Paris\"): 429, Straße!"), ["get", "weather", "paris", "429", "straße"]);
-        assert_eq!(of("caf\u{65}\u{301} ÉTÉ"), ["cafe", "été"]);
-        assert_eq!(of(" \t..- "), Vec::<String>::new());
-        assert_eq!(of("İ ẞ"), ["i\u{307}", "ß"]);
+        assert_eq!(of("get_weather(\"Paris\"): 429, Straße!"), ["get", "weather", "paris", "429", "strasse"]);
+        assert_eq!(of("caf\u{65}\u{301} ÉTÉ"), ["café", "été"]);
+        assert_eq!(of(" \t..- \u{301}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn texts_that_look_the_same_have_the_same_words() {
+        for (one, other) in [
+            ("r\u{e9}sum\u{e9}", "re\u{301}sume\u{301}"),
+            ("\u{1e69}", "s\u{307}\u{323}"),
+            ("\u{212b}ngstr\u{f6}m", "\u{c5}ngstro\u{308}m"),
+            ("\u{fb01}le", "file"),
+            ("\u{ff21}\u{ff22} \u{2460}", "ab 1"),
+            ("\u{ac00}\u{b098}", "\u{1100}\u{1161}\u{1102}\u{1161}"),
+            ("\u{ff76}\u{ff9e}\u{ff71}", "\u{30ac}\u{30a2}"),
+            ("STRASSE", "stra\u{df}e"),
+            ("STRA\u{1e9e}E", "stra\u{df}e"),
+            ("\u{39f}\u{394}\u{39f}\u{3a3}", "\u{3bf}\u{3b4}\u{3bf}\u{3c2}"),
+            ("\u{130}STANBUL I\u{131}", "istanbul \u{131}i"),
+            ("co\u{ad}operate", "cooperate"),
+            ("\u{1f84}", "\u{1f0c}\u{399}"),
+        ] {
+            assert_eq!(of(one), of(other), "{one} and {other}");
+        }
+        assert_ne!(of("resume"), of("r\u{e9}sum\u{e9}"));
+        assert_eq!(
+            of("\u{939}\u{93f}\u{928}\u{94d}\u{926}\u{940} x"),
+            ["\u{939}\u{93f}\u{928}\u{94d}\u{926}\u{940}", "x"]
+        );
+        assert_eq!(of(&format!("a{}b", "\u{301}".repeat(100_000))).len(), 1);
     }
 
     #[test]
@@ -202,9 +283,11 @@ mod tests {
             parts(&text);
             let json = serde_json::to_string(&text).unwrap();
             prop_assert_eq!(parts(&json), vec![text.clone()]);
+            let other: String = text.nfd().collect();
+            prop_assert_eq!(of(&text), of(&other));
             let once = of(&text);
             for word in &once {
-                prop_assert!(!word.is_empty() && word.chars().count() <= 3 * WORD_CHARS_MAX);
+                prop_assert!(!word.is_empty() && word.chars().count() <= 9 * WORD_CHARS_MAX);
                 prop_assert!(!word.contains(char::is_whitespace) && !word.contains('\''));
             }
         }

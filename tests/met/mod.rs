@@ -19,3 +19,4 @@ mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;
+mod same_words;

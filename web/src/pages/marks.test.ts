@@ -13,6 +13,17 @@ test("words are marked where they begin, whatever their case", () => {
   expect(hits("price: 1 (net)", "(net")).toEqual(["net"]);
 });
 
+test("words that look the same are marked in every spelling", () => {
+  expect(hits("Straßen, re\u0301sume\u0301s, ΟΔΟΣ, İzmir, ﬁle", "STRASSE résumé οδος izmir fil")).toEqual([
+    "Straße",
+    "re\u0301sume\u0301",
+    "ΟΔΟΣ",
+    "İzmir",
+    "ﬁl",
+  ]);
+  expect(hits("résumé", "resume")).toEqual([]);
+});
+
 test("the pieces are the text, whatever is searched for", () => {
   fc.assert(
     fc.property(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" }), (text, q) => {

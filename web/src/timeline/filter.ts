@@ -1,6 +1,7 @@
 import { familyOf } from "@runreel/client/fold";
 import type { EventRow } from "../feed/row";
 import { all, wordsOf } from "./rows";
+import { spelled } from "./spelling";
 
 /** Rows of the log that match a filter; looks at each row once while rows are only added. */
 export class EventFilter {
@@ -44,11 +45,12 @@ export class EventFilter {
 }
 
 function matches(row: EventRow, words: string[], bodyOf: (seq: number) => string | null): boolean {
-  const text = `${row.type} ${row.title} ${row.span_id ?? ""}`.toLowerCase();
+  const text = spelled(`${row.type} ${row.title} ${row.span_id ?? ""}`);
   const missing = words.filter((word) => !text.includes(word));
   if (missing.length === 0) return true;
   // The payload is the envelope's last member; an id or a time is nothing that somebody wrote.
   const whole = bodyOf(row.seq);
-  const body = whole?.slice(whole.indexOf('"payload":') + 10).toLowerCase();
-  return body !== undefined && missing.every((word) => body.includes(word));
+  if (whole === null) return false;
+  const body = spelled(whole.slice(whole.indexOf('"payload":') + 10));
+  return missing.every((word) => body.includes(word));
 }

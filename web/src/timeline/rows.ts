@@ -1,4 +1,5 @@
 import type { Span, SpanTree } from "../feed/tree";
+import { spelled } from "./spelling";
 
 /** A row of the waterfall. `position` and `siblings` are for screen readers. */
 export interface SpanRow {
@@ -44,8 +45,7 @@ export const all: Shown = {
 
 /** The words of a query, each of which a row has to have. */
 export const wordsOf = (query: string): string[] =>
-  query
-    .toLowerCase()
+  spelled(query)
     .split(/\s+/)
     .filter((word) => word !== "");
 
@@ -208,8 +208,9 @@ interface Frame {
 function foundSpans(tree: SpanTree, words: string[], hits: ReadonlySet<number>): Set<number> {
   const found = new Set<number>();
   for (const span of tree.spans) {
-    const text =
-      `${span.kind} ${span.name} ${span.preview} ${span.error} ${span.span_id} ${span.status}`.toLowerCase();
+    const text = spelled(
+      `${span.kind} ${span.name} ${span.preview} ${span.error} ${span.span_id} ${span.status}`,
+    );
     const isHit = hits.has(span.start_seq) || hits.has(span.end_seq ?? 0);
     if (isHit || words.every((word) => text.includes(word))) found.add(span.index);
   }

@@ -100,6 +100,10 @@ pub enum FaultKind {
     Owner,
     /// A seal names the run with this seq, and it is not there or has another head.
     Sealed,
+    /// The run records something else than this event says of it.
+    Record,
+    /// The artifact of the event is gone, or recorded as another one than the event says.
+    Artifact,
 }
 
 impl FaultKind {
@@ -113,6 +117,8 @@ impl FaultKind {
             Self::Head => "the head that the run records is not its last event's link",
             Self::Status => "the status that the run records is not the one its events lead to",
             Self::Owner => "it has another owner than it had",
+            Self::Record => "the run records something else than this event says of it",
+            Self::Artifact => "the artifact of the event is gone, or recorded as another one than the event says",
             Self::Sealed => "a seal names this event of the run, and the log does not have it as it was",
         }
     }

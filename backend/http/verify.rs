@@ -134,6 +134,9 @@ async fn verify(
     if complete {
         walk.finish(&head);
     }
+    for fault in chains.row_faults(owner, run, (after, walk.checked_to)).await? {
+        walk.note(fault);
+    }
     let (seal, fault) = chains.sealed(owner, run).await?;
     if let Some(fault) = fault {
         walk.note(fault);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use futures::TryStreamExt as _;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
@@ -182,6 +183,18 @@ impl Chains<'_> {
         .await
     }
 
+    /// Where the rows of a run and of its artifacts say what its events do not; of artifacts, those of the events after one seq
+    /// up to another. At most 20.
+    pub async fn row_faults(self, owner: &OwnerId, run: RunId, (after, to): (Seq, Seq)) -> Result<Vec<Fault>, Error> {
+        self.scoped(owner, async |mut connection| faults_of(&mut connection, owner.as_str(), run, (after, to)).await)
+            .await
+    }
+
+    /// The same, not on behalf of the owner.
+    pub async fn any_row_faults(self, owner: &str, run: RunId, to: Seq) -> Result<Vec<Fault>, Error> {
+        self.maintenance(async |mut connection| faults_of(&mut connection, owner, run, (Seq::ZERO, to)).await).await
+    }
+
     /// Up to so many events of all runs after a place, run by run, each with what its run records, unless that is gone;
     /// and the bytes of their payloads.
     pub async fn all_after(self, (run, seq): (Uuid, i64), limit: i64) -> Result<(Vec<AnyStored>, usize), Error> {
@@ -288,6 +301,26 @@ impl Chains<'_> {
         })
         .await
     }
+}
+
+async fn faults_of(
+    connection: &mut PgConnection,
+    owner: &str,
+    run: RunId,
+    (after, to): (Seq, Seq),
+) -> Result<Vec<Fault>, Error> {
+    let rows = sqlx::query!(
+        r#"select seq as "seq!", kind as "kind!" from store.row_faults($1, $2, $3, $4)"#,
+        run.uuid(),
+        owner,
+        after.get(),
+        to.get()
+    );
+    let fault = |seq, kind: &str| Fault {
+        seq: Seq::new(seq).unwrap_or_default(),
+        kind: if kind == "artifact" { FaultKind::Artifact } else { FaultKind::Record },
+    };
+    Ok(rows.fetch_all(connection).await?.into_iter().map(|row| fault(row.seq, &row.kind)).collect())
 }
 
 fn stored(row: Row, link: Option<&[u8]>, unlinked_to: i64) -> Result<(LogPosition, Stored), Error> {

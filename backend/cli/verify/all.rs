@@ -175,7 +175,11 @@ async fn finish(
     args: &Args,
 ) -> anyhow::Result<()> {
     match &head {
-        Some(head) => walk.finish(head),
+        Some(head) => {
+            walk.finish(head);
+            let faults = store.chains().any_row_faults(&head.owner_id, run, walk.checked_to).await?;
+            faults.into_iter().for_each(|fault| walk.note(fault));
+        }
         None => walk.note(Fault { seq: walk.checked_to, kind: FaultKind::Head }),
     }
     // One that was removed between two pages is none of those that are there.

@@ -401,7 +401,7 @@ export interface components {
          * @description What is wrong with a stored log.
          * @enum {string}
          */
-        FaultKind: "removed" | "altered" | "unlinked" | "added" | "head" | "status" | "owner" | "sealed";
+        FaultKind: "removed" | "altered" | "unlinked" | "added" | "head" | "status" | "owner" | "sealed" | "record" | "artifact";
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */

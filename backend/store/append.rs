@@ -8,6 +8,7 @@
 
 mod columns;
 mod resolve;
+mod stuck;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -146,6 +147,7 @@ struct Written {
 /// One connection that writes one lane.
 #[derive(Debug)]
 pub struct Appender {
+    store: Store,
     connection: PgConnection,
     lane: i16,
     mark: LaneState,
@@ -173,7 +175,15 @@ impl Appenders {
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
         let prices = Arc::clone(&self.1);
-        Ok(Appender { connection, lane, mark, pieces: Pieces::new(), prices, planned_at: Instant::now() })
+        Ok(Appender {
+            store: self.0.clone(),
+            connection,
+            lane,
+            mark,
+            pieces: Pieces::new(),
+            prices,
+            planned_at: Instant::now(),
+        })
     }
 }
 
@@ -194,11 +204,8 @@ impl Appender {
         &mut self.connection
     }
 
-    /// Writes a batch in one round trip, if the lane's epoch is the known one and its position is at least `least`.
-    ///
-    /// After an error other than [`Error::Conflict`] the connection is unusable: open another and call
-    /// [`Appender::resolve`].
-    pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
+    /// [`Appender::append`], once.
+    async fn write(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
         let (events, heads, chain) = (Events::of(batch), Heads::of(&batch.heads), Chain::of(batch));
         let calls = CallRow::all(batch, &self.prices);

@@ -19,4 +19,6 @@ mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;
+mod cut_off;
+mod forged;
 mod same_words;

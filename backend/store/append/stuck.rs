@@ -1,0 +1,35 @@
+//! Sessions that keep a lane's row.
+
+use super::{Appended, Appender, Batch};
+use crate::store::{Error, Store};
+
+impl Store {
+    /// Ends sessions that hold the row of a lane and have been waited for by the database for long: their client, or what is
+    /// between, was cut off in the middle of an append.
+    pub(super) async fn end_stuck_writers(&self) -> Result<(), Error> {
+        let ended = self
+            .maintenance(async |mut connection| {
+                let ended = sqlx::query_scalar!(r#"select store.end_stuck_writers() as "ended!""#);
+                Ok(ended.fetch_one(&mut *connection).await?)
+            })
+            .await?;
+        if ended > 0 {
+            tracing::warn!(ended, "ended writers that were cut off in the middle of an append");
+        }
+        Ok(())
+    }
+}
+
+impl Appender {
+    /// Writes a batch in one round trip, if the lane's epoch is the known one and its position is at least `least`.
+    ///
+    /// After an error other than [`Error::Conflict`] the connection is unusable: open another and call
+    /// [`Appender::resolve`].
+    pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
+        let appended = self.write(batch, least).await;
+        if appended.as_ref().is_err_and(Error::is_locked) {
+            self.store.end_stuck_writers().await?;
+        }
+        appended
+    }
+}

@@ -34,6 +34,7 @@ pub mod interrupts;
 pub mod jobs;
 pub mod listen;
 pub mod messages;
+mod migrate;
 pub mod model_calls;
 pub mod months;
 pub mod open_texts;
@@ -83,6 +84,7 @@ use self::{
     access::Access,
     append::Appenders,
     durability::Durability,
+    migrate::migrate,
     shares::wait_for_share,
     transaction::{PooledConnection, Tx},
 };
@@ -359,30 +361,4 @@ impl Store {
 /// Bounds a use of the database: what does not answer in time is unavailable.
 async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(Duration::from_millis(wait_ms), work).await.unwrap_or_else(|_| Err(Error::timeout()))
-}
-
-async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
-    MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
-        sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
-            let code =
-                error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
-            if code == "42501" {
-                Error::Incompatible(
-                    "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \
-                     database, or let a superuser start the server once"
-                        .to_owned(),
-                )
-            } else {
-                Error::from(error)
-            }
-        }
-        sqlx::migrate::MigrateError::VersionMissing(_) => Error::Incompatible(
-            "the database was created by a newer version of this program; run that version or give it another database"
-                .to_owned(),
-        ),
-        other => Error::Incompatible(format!("the database schema cannot be migrated: {other}")),
-    })?;
-    // Months pass while a server runs and between starts.
-    sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;
-    Ok(())
 }

@@ -1,0 +1,55 @@
+//! The schema of the database: brought to this version by one process at a time.
+
+use sqlx::{PgConnection, migrate::Migrate as _};
+
+use super::{Error, MIGRATOR};
+
+/// How long one attempt to take the lock of the migrations takes, milliseconds.
+const LOCK_MS_MAX: u64 = 1_000;
+
+pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
+    take_migrations_lock(connection).await?;
+    MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
+        sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
+            let code =
+                error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
+            if code == "42501" {
+                Error::Incompatible(
+                    "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \
+                     database, or let a superuser start the server once"
+                        .to_owned(),
+                )
+            } else {
+                Error::from(error)
+            }
+        }
+        sqlx::migrate::MigrateError::VersionMissing(_) => Error::Incompatible(
+            "the database was created by a newer version of this program; run that version or give it another database"
+                .to_owned(),
+        ),
+        other => Error::Incompatible(format!("the database schema cannot be migrated: {other}")),
+    })?;
+    // Months pass while a server runs and between starts.
+    sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;
+    Ok(())
+}
+
+/// Takes the lock under which one process at a time migrates; the end of the session gives it back. Any login of the database
+/// can hold it, so nobody waits for it for ever.
+async fn take_migrations_lock(connection: &mut PgConnection) -> Result<(), Error> {
+    sqlx::query_scalar!("select set_config('lock_timeout', $1, false)", LOCK_MS_MAX.to_string())
+        .fetch_one(&mut *connection)
+        .await?;
+    connection.lock().await.map_err(|error| match error {
+        sqlx::migrate::MigrateError::Execute(error) => {
+            let error = Error::from(error);
+            if error.is_locked() {
+                tracing::warn!("another session holds the lock of the schema's migrations: a server that migrates, or another login");
+            }
+            error
+        }
+        other => Error::Incompatible(format!("the database schema cannot be locked: {other}")),
+    })?;
+    sqlx::query_scalar!("select set_config('lock_timeout', '0', false)").fetch_one(&mut *connection).await?;
+    Ok(())
+}

@@ -1,8 +1,11 @@
-//! The index of words: filled from the log, in the order of its positions.
+//! The index of words: filled from the log, in the order of its positions. While others wait behind one owner's many events,
+//! these are taken out of the order, and indexed a part at a time beside the rest.
 //!
 //! Invariant: a lane's progress moves in the transaction that stores the words up to it, so nothing is left out or done
 //! twice, whichever of several servers does it and whenever it stops. The progress stays locked from before events are
 //! read until their words are committed; a deletion waits for it, and removes what it finds then.
+
+mod documents;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +17,15 @@ use futures::TryStreamExt as _;
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
+use self::documents::{News, merge, write};
 use super::{Error, Store};
 use crate::domain::{
-    limits::{DOCUMENT_WORDS_MAX, EVENT_WORDS_MAX, INDEXED_BYTES_MAX, INDEXED_EVENTS_MAX, INDEXER_MS_MAX},
+    limits::{
+        EVENT_WORDS_MAX, INDEXED_BYTES_MAX, INDEXED_EVENTS_MAX, INDEXED_POSITIONS_MAX, INDEXED_TURN_BYTES_MAX,
+        INDEXER_MS_MAX,
+    },
     search::{index_payload, index_text},
 };
-
-/// Last documents of a run that may be merged with what is new.
-const MERGED_DOCUMENTS_MAX: i64 = 16;
 
 /// How far a search saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +51,32 @@ pub struct Indexed {
     pub up_to: Option<DateTime<Utc>>,
 }
 
-/// The new words of a run.
-struct News {
+/// An owner out of the order of positions, and up to where its events are indexed.
+struct Deferred {
     owner_id: String,
-    words: BTreeSet<String>,
+    position: i64,
 }
 
-/// A document to be written.
-struct Document {
-    run_id: Uuid,
-    piece: i32,
-    owner_id: String,
-    /// One a line.
-    words: String,
+/// Whose events of a lane are read, after which position and up to which.
+struct Wanted<'a> {
+    lane: i16,
+    /// Only this owner's.
+    owner: Option<&'a str>,
+    /// None of these.
+    without: &'a [String],
+    after: i64,
+    to: i64,
+    bytes_max: usize,
+}
+
+/// What was read.
+#[derive(Default)]
+struct Read {
+    runs: BTreeMap<Uuid, News>,
+    /// Payloads of each owner, bytes.
+    bytes: BTreeMap<String, usize>,
+    events: u64,
+    reached: i64,
 }
 
 /// Where a lane is.
@@ -99,8 +116,11 @@ impl Store {
     pub(super) async fn searched(&self, connection: &mut PgConnection, now: DateTime<Utc>) -> Result<Searched, Error> {
         let noted = DateTime::from_timestamp_micros(self.searched_until.load(Ordering::Relaxed));
         let lanes = sqlx::query!(
-            r#"select coalesce(p.position >= l.position, l.position = 0) as "is_done!", p.up_to as "up_to?"
-               from store.lane l left join store.search_progress p using (lane)"#
+            r#"select coalesce(p.position >= l.position, l.position = 0) and d.lane is null as "is_done!",
+                      case when d.lane is null then p.up_to else d.up_to end as "up_to?"
+               from store.lane l
+               left join store.search_progress p using (lane)
+               left join store.search_deferred d on d.lane = l.lane and d.owner_id = store.current_owner()"#
         )
         .fetch_all(connection)
         .await?;
@@ -115,26 +135,20 @@ impl Indexing {
         Ok(lanes.fetch_all(&mut self.connection).await?)
     }
 
-    /// Indexes the next events of a lane.
+    /// Indexes the next events of a lane, and then some of one of the owners who are out of the order.
     pub async fn step(&mut self, lane: i16, now: DateTime<Utc>) -> Result<Indexed, Error> {
         let found = sqlx::query!(
-            r#"select l.position as head, p.position, p.up_to
+            r#"select l.position as head, p.position,
+                      exists (select from store.search_deferred d where d.lane = p.lane) as "is_deferred!"
                from store.search_progress p join store.lane l using (lane) where p.lane = $1"#,
             lane
         )
         .fetch_one(&mut self.connection)
         .await?;
         if found.position > found.head {
-            // The log was set back alone; what it has now was indexed up to here at most.
-            sqlx::query!(
-                r#"update store.search_progress p set position = l.position
-                   from store.lane l where p.lane = $1 and l.lane = p.lane and p.position > l.position"#,
-                lane
-            )
-            .execute(&mut self.connection)
-            .await?;
+            self.set_back(lane).await?;
         }
-        if found.position >= found.head {
+        if found.position >= found.head && !found.is_deferred {
             return Ok(Indexed { head: found.head, position: found.position, events: 0, up_to: Some(now) });
         }
         let mut tx = self.connection.begin().await?;
@@ -146,12 +160,56 @@ impl Indexing {
         )
         .fetch_one(&mut *tx)
         .await?;
-        let (news, reached, events) = read(&mut tx, lane, &progress).await?;
-        let documents = merge(&mut tx, news).await?;
-        write(&mut tx, documents).await?;
-        let up_to = advance(&mut tx, lane, &progress, reached, now).await?;
+        let deferred = sqlx::query_as!(
+            Deferred,
+            r#"select owner_id, position from store.search_deferred where lane = $1 order by turns, position desc"#,
+            lane
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        let without: Vec<String> = deferred.iter().map(|deferred| deferred.owner_id.clone()).collect();
+        let (after, to, bytes_max) = (progress.position, progress.head, INDEXED_BYTES_MAX);
+        let wanted = Wanted { lane, owner: None, without: &without, after, to, bytes_max };
+        let found = index(&mut tx, &wanted).await?;
+        if found.reached < progress.head {
+            defer(&mut tx, &wanted, &found, &progress).await?;
+        }
+        let up_to = advance(&mut tx, lane, &progress, found.reached, now).await?;
+        let mut events = found.events;
+        if let Some(next) = deferred.first() {
+            // Who keeps nobody waiting may have as much at a time as everybody.
+            let bytes_max = if found.events == 0 { INDEXED_BYTES_MAX } else { INDEXED_TURN_BYTES_MAX };
+            events += take_turn(&mut tx, lane, next, (found.reached, bytes_max)).await?;
+        }
+        let left = sqlx::query!(
+            "select min(position) as position, min(up_to) as up_to from store.search_deferred where lane = $1",
+            lane
+        )
+        .fetch_one(&mut *tx)
+        .await?;
         tx.commit().await?;
-        Ok(Indexed { head: progress.head, position: reached, events, up_to })
+        let position = left.position.map_or(found.reached, |position| position.min(found.reached));
+        let up_to = if left.position.is_some() { left.up_to.min(up_to) } else { up_to };
+        Ok(Indexed { head: progress.head, position, events, up_to })
+    }
+
+    /// The log was set back alone; what it has now was indexed up to here at most.
+    async fn set_back(&mut self, lane: i16) -> Result<(), Error> {
+        sqlx::query!(
+            r#"update store.search_deferred d set position = l.position
+               from store.lane l where d.lane = $1 and l.lane = d.lane and d.position > l.position"#,
+            lane
+        )
+        .execute(&mut self.connection)
+        .await?;
+        sqlx::query!(
+            r#"update store.search_progress p set position = l.position
+               from store.lane l where p.lane = $1 and l.lane = p.lane and p.position > l.position"#,
+            lane
+        )
+        .execute(&mut self.connection)
+        .await?;
+        Ok(())
     }
 
     pub async fn close(self) {
@@ -159,25 +217,83 @@ impl Indexing {
     }
 }
 
-/// The words of the next events by their runs, and how far that reaches.
-async fn read(
+/// Reads events and stores their words.
+async fn index(tx: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Read, Error> {
+    let mut found = read(tx, wanted).await?;
+    let documents = merge(tx, std::mem::take(&mut found.runs)).await?;
+    write(tx, documents).await?;
+    Ok(found)
+}
+
+/// Takes the owner out of the order who had most of what was read, if others wait behind.
+async fn defer(tx: &mut PgConnection, wanted: &Wanted<'_>, found: &Read, progress: &Progress) -> Result<(), Error> {
+    let all: usize = found.bytes.values().sum();
+    let Some((owner, _)) = found.bytes.iter().find(|(_, bytes)| **bytes > all / 2) else { return Ok(()) };
+    sqlx::query!(
+        r#"insert into store.search_deferred (lane, owner_id, position, up_to)
+           select $1, $2, $3, $6
+           where exists (select from store.run_event
+                         where lane = $1 and position > $3 and position <= $4 and owner_id <> $2 and owner_id <> all ($5))
+           on conflict do nothing"#,
+        wanted.lane,
+        owner,
+        found.reached,
+        wanted.to.min(found.reached + INDEXED_POSITIONS_MAX),
+        wanted.without,
+        progress.up_to
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Indexes some events of an owner who is out of the order, and puts it back if there are no more; returns how many.
+async fn take_turn(
     tx: &mut PgConnection,
     lane: i16,
-    progress: &Progress,
-) -> Result<(BTreeMap<Uuid, News>, i64, u64), Error> {
-    let (mut runs, mut events, mut bytes) = (BTreeMap::new(), 0, 0);
+    next: &Deferred,
+    (to, bytes_max): (i64, usize),
+) -> Result<u64, Error> {
+    let (owner, after) = (Some(&*next.owner_id), next.position);
+    let wanted = Wanted { lane, owner, without: &[], after, to, bytes_max };
+    let found = index(tx, &wanted).await?;
+    sqlx::query!(
+        r#"with kept as (
+               update store.search_deferred set position = $3, turns = turns + 1
+               where lane = $1 and owner_id = $2 and $3::bigint < $4
+           )
+           delete from store.search_deferred where lane = $1 and owner_id = $2 and $3::bigint >= $4"#,
+        lane,
+        next.owner_id,
+        found.reached,
+        to
+    )
+    .execute(tx)
+    .await?;
+    Ok(found.events)
+}
+
+/// The words of the next events by their runs, and how far that reaches.
+async fn read(tx: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Read, Error> {
+    let mut found = Read { reached: wanted.to.min(wanted.after + INDEXED_POSITIONS_MAX), ..Read::default() };
+    let mut bytes = 0;
     let mut rows = sqlx::query!(
         r#"select run_id, seq, position, owner_id, agent, payload::text as "payload!" from store.run_event
-           where lane = $1 and position > $2 and position <= $3 order by position limit $4"#,
-        lane,
-        progress.position,
-        progress.head,
-        INDEXED_EVENTS_MAX
+           where lane = $1 and position > $2 and position <= $3 and owner_id <> all ($5) and owner_id = coalesce($6, owner_id)
+           order by position limit $4"#,
+        wanted.lane,
+        wanted.after,
+        found.reached,
+        INDEXED_EVENTS_MAX,
+        wanted.without,
+        wanted.owner
     )
     .fetch(tx);
     while let Some(row) = rows.try_next().await? {
-        (events, bytes) = (events + 1, bytes + row.payload.len());
-        let news = runs.entry(row.run_id).or_insert_with(|| News { owner_id: row.owner_id, words: BTreeSet::new() });
+        (found.events, bytes) = (found.events + 1, bytes + row.payload.len());
+        *found.bytes.entry(row.owner_id.clone()).or_default() += row.payload.len();
+        let news =
+            found.runs.entry(row.run_id).or_insert_with(|| News { owner_id: row.owner_id, words: BTreeSet::new() });
         index_payload(&mut news.words, &news.owner_id, &row.payload);
         if row.seq == 1 {
             let mut left = EVENT_WORDS_MAX;
@@ -185,93 +301,13 @@ async fn read(
                 index_text(&mut news.words, &news.owner_id, &text, &mut left);
             }
         }
-        if bytes >= INDEXED_BYTES_MAX || events >= INDEXED_EVENTS_MAX.unsigned_abs() {
-            return Ok((runs, row.position, events));
+        if bytes >= wanted.bytes_max || found.events >= INDEXED_EVENTS_MAX.unsigned_abs() {
+            found.reached = row.position;
+            break;
         }
     }
-    // What is missing before the head was deleted.
-    Ok((runs, progress.head, events))
-}
-
-/// The documents of the new words. Small ones of the same run go into the new ones: always those that are not much larger
-/// than what is new, so a word is written again only as often as its document doubles.
-async fn merge(tx: &mut PgConnection, mut news: BTreeMap<Uuid, News>) -> Result<Vec<Document>, Error> {
-    let runs: Vec<Uuid> = news.keys().copied().collect();
-    let last = sqlx::query!(
-        r#"select r.run_id as "run_id!", d.piece, length(d.words) as "words!"
-           from unnest($1::uuid[]) as r (run_id)
-           cross join lateral (
-               select piece, words from store.search_document d where d.run_id = r.run_id order by piece desc limit $2
-           ) d
-           order by r.run_id, d.piece desc"#,
-        &runs,
-        MERGED_DOCUMENTS_MAX
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    let mut next: BTreeMap<Uuid, i32> = BTreeMap::new();
-    let (mut old_runs, mut old_pieces) = (Vec::new(), Vec::new());
-    for pieces in last.chunk_by(|one, other| one.run_id == other.run_id) {
-        let run = pieces[0].run_id;
-        let mut words = news.get(&run).map_or(0, |news| news.words.len());
-        next.insert(run, pieces[0].piece + 1);
-        for piece in pieces {
-            let size = usize::try_from(piece.words).unwrap_or(0);
-            if size > 2 * words || size + words > DOCUMENT_WORDS_MAX {
-                break;
-            }
-            words += size;
-            next.insert(run, piece.piece);
-            old_runs.push(run);
-            old_pieces.push(piece.piece);
-        }
-    }
-    let merged = sqlx::query!(
-        r#"delete from store.search_document d using unnest($1::uuid[], $2::int[]) as old (run_id, piece)
-           where d.run_id = old.run_id and d.piece = old.piece
-           returning d.run_id, tsvector_to_array(d.words) as "words!""#,
-        &old_runs,
-        &old_pieces
-    );
-    for row in merged.fetch_all(tx).await? {
-        if let Some(news) = news.get_mut(&row.run_id) {
-            news.words.extend(row.words);
-        }
-    }
-    Ok(news.into_iter().flat_map(|(run, news)| documents(run, news, next.get(&run).copied().unwrap_or(0))).collect())
-}
-
-fn documents(run_id: Uuid, news: News, first: i32) -> Vec<Document> {
-    let words: Vec<String> = news.words.into_iter().collect();
-    let document = |(piece, words): (i32, &[String])| Document {
-        run_id,
-        piece,
-        owner_id: news.owner_id.clone(),
-        words: words.join("\n"),
-    };
-    (first..).zip(words.chunks(DOCUMENT_WORDS_MAX)).map(document).collect()
-}
-
-async fn write(tx: &mut PgConnection, documents: Vec<Document>) -> Result<(), Error> {
-    let (mut runs, mut pieces, mut owners, mut words) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for document in documents {
-        runs.push(document.run_id);
-        pieces.push(document.piece);
-        owners.push(document.owner_id);
-        words.push(document.words);
-    }
-    sqlx::query!(
-        r#"insert into store.search_document (run_id, piece, owner_id, words)
-           select run_id, piece, owner_id, array_to_tsvector(string_to_array(words, E'\n'))
-           from unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) as d (run_id, piece, owner_id, words)"#,
-        &runs,
-        &pieces,
-        &owners,
-        &words
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
+    // What is missing before the last of these positions was deleted, or is another's.
+    Ok(found)
 }
 
 /// Notes how far the lane is indexed; returns the time up to which everything is.

@@ -9,8 +9,18 @@ use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 use crate::support::cluster::{Db, execute};
 
 /// Tables of a few rows, whatever happens.
-const SMALL: [&str; 9] =
-    ["lane", "history", "origin", "probe", "pepper", "artifact_home", "removed", "search_progress", "price_list"];
+const SMALL: [&str; 10] = [
+    "lane",
+    "history",
+    "origin",
+    "probe",
+    "pepper",
+    "artifact_home",
+    "removed",
+    "search_progress",
+    "search_deferred",
+    "price_list",
+];
 /// A table of so few pages may be read whole.
 const PAGES_MAX: i32 = 32;
 const ROLES: [&str; 4] = ["runreel_app", "runreel_writer", "runreel_retention", "none"];

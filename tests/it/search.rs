@@ -19,6 +19,7 @@ use crate::support::{
 /// Waits until everything that was committed is indexed.
 pub async fn indexed(db: &Db) {
     let left = "select coalesce(sum(l.position - coalesce(p.position, 0)), 0)::bigint
+                       + (select count(*) from store.search_deferred)
                 from store.lane l left join store.search_progress p using (lane)";
     db.until_number("the index", left, 0).await;
 }

@@ -21,4 +21,5 @@ mod tool_servers;
 mod what_commands_say;
 mod cut_off;
 mod forged;
+mod index_turns;
 mod same_words;

@@ -19,6 +19,10 @@ pub const DOCUMENT_WORDS_MAX: usize = 2_000;
 /// Events, and bytes of their payloads, that are indexed in one transaction.
 pub const INDEXED_EVENTS_MAX: i64 = 2_000;
 pub const INDEXED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// How far ahead events are looked for in one transaction, positions; and bytes of payloads at a time of an owner who wrote
+/// so much that the others' events are indexed first.
+pub const INDEXED_POSITIONS_MAX: i64 = 100_000;
+pub const INDEXED_TURN_BYTES_MAX: usize = 512 * 1024;
 /// While somebody emits, the indexer rests so many times as long as it worked.
 pub const INDEXER_REST: u32 = 7;
 /// Longest such rest, milliseconds.

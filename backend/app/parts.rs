@@ -135,7 +135,7 @@ pub(super) async fn build(
         saved,
         runners,
         agents: ConfiguredAgent::all(&plan.file.sections.agents),
-        queries: Queries::new(store.clone(), database.reader(SCOPED), plan.readers().await?),
+        queries: Queries::new(store.clone(), database.reader(SCOPED), plan.readers().await?, supervisor),
         authenticator,
         revocations,
         metrics,

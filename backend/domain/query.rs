@@ -1,7 +1,7 @@
 //! A principal's own query: which texts the server gives to Postgres.
 //!
-//! Invariants: it is one statement that reads; every function it calls is one of [`FUNCTIONS`]; it names nothing of the
-//! catalogs, of settings or of roles. The text is read by its tokens, as Postgres does, and what could be read in two
+//! Invariants: it is one statement that reads; every function it calls is one of [`FUNCTIONS`], if none of its
+//! [`Query::members`] is a function; it names nothing of the catalogs, of settings or of roles. The text is read by its tokens, as Postgres does, and what could be read in two
 //! ways is refused. This is the first of two walls: Postgres runs what passes as a role that may only select from the
 //! views, in a read-only transaction, inside a function that cannot change its role.
 
@@ -9,7 +9,7 @@ mod names;
 mod tokens;
 
 use self::{
-    names::{BEFORE_PARENTHESES, FUNCTIONS, UNAVAILABLE, is_among, is_unavailable},
+    names::{BEFORE_PARENTHESES, FUNCTIONS, UNAVAILABLE, is_among, is_unavailable, is_unavailable_type},
     tokens::{Token, What, tokens},
 };
 use super::limits::QUERY_BYTES_MAX;
@@ -26,7 +26,10 @@ pub struct Unavailable {
 
 /// A text that may be given to Postgres, without the semicolon at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query(String);
+pub struct Query {
+    text: String,
+    members: Vec<String>,
+}
 
 impl Query {
     /// Checks a text.
@@ -49,40 +52,101 @@ impl Query {
             let rule = format!("a query must begin with one of: {}", BEGINNINGS.join(", "));
             return Err(at(first.map_or(0, |token| token.at), rule));
         }
+        let mut members = Vec::new();
         for (index, token) in statement.iter().enumerate() {
-            let (before, after) =
-                (index.checked_sub(1).and_then(|index| statement.get(index)), statement.get(index + 1));
-            check(before, token, after).map_err(|rule| at(token.at, rule))?;
+            let (before, from_here) = (&statement[..index], &statement[index..]);
+            check(before, token, &from_here[1..]).map_err(|rule| at(token.at, rule))?;
+            if let (Some(What::Mark('.')), Some(name)) = (before.last().map(|token| &token.what), token.name())
+                && !is_among(FUNCTIONS, name)
+            {
+                members.push(name.to_owned());
+            }
         }
         let length = rest.first().map_or(text.len(), |semicolon| semicolon.at);
-        Ok(Self(text.get(..length).unwrap_or(text).to_owned()))
+        Ok(Self { text: text.get(..length).unwrap_or(text).to_owned(), members })
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The names behind a dot, without those of available functions. `r.f` is a column, and if there is none, Postgres calls
+    /// the function `f` with `r`.
+    pub fn members(&self) -> &[String] {
+        &self.members
     }
 }
 
-/// Checks a token between its neighbours.
-fn check(before: Option<&Token>, token: &Token, after: Option<&Token>) -> Result<(), String> {
+/// Checks a token between what is before and after it.
+fn check(before: &[Token], token: &Token, after: &[Token]) -> Result<(), String> {
     let (name, is_quoted) = match &token.what {
         What::Word(name) => (name, false),
         What::Quoted(name) => (name, true),
         What::Parameter => return Err("a query has no parameters".to_owned()),
         What::Text | What::Mark(_) => return Ok(()),
     };
-    if is_unavailable(name) || !is_quoted && is_among(UNAVAILABLE, name) {
+    if is_unavailable(name)
+        || !is_quoted && is_among(UNAVAILABLE, name)
+        || is_unavailable_type(name) && is_type(before, after)
+    {
         return Err(format!("{name} is not available in a query"));
     }
-    if !after.is_some_and(|next| next.what == What::Mark('(')) {
+    if !after.first().is_some_and(|next| next.what == What::Mark('(')) {
         return Ok(());
     }
     // After `as`, and after `with`, it is a name with columns, or a type.
-    let is_name = before.is_some_and(|word| ["as", "with", "recursive"].iter().any(|known| word.is_word(known)));
-    if is_name || is_among(FUNCTIONS, name) || !is_quoted && is_among(BEFORE_PARENTHESES, name) {
+    let is_name = before.last().is_some_and(|word| ["as", "with", "recursive"].iter().any(|known| word.is_word(known)));
+    if is_name || is_among(FUNCTIONS, name) {
         return Ok(());
     }
-    Err(format!("the function {name} is not available in a query (before an alias with columns, write `as`)"))
+    if token.is_word("trim") && has_set(&after[1..]) {
+        return Err("trim with a set of characters is not available in a query: use btrim, ltrim or rtrim".to_owned());
+    }
+    if !is_quoted && is_among(BEFORE_PARENTHESES, name) {
+        return Ok(());
+    }
+    let instead = if token.is_word("position") { "use strpos" } else { "before an alias with columns, write `as`" };
+    Err(format!("the function {name} is not available in a query ({instead})"))
+}
+
+/// Whether a name is where a type is: before a text, or in a cast.
+fn is_type(before: &[Token], after: &[Token]) -> bool {
+    let is_cast = match before {
+        [.., one, other] if one.what == What::Mark(':') => other.what == What::Mark(':'),
+        [.., word] => word.is_word("as") && is_in_cast(before),
+        [] => false,
+    };
+    is_cast || after.first().is_some_and(|next| next.what == What::Text)
+}
+
+/// Whether the innermost open parenthesis is that of a `cast`.
+fn is_in_cast(before: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    for (index, token) in before.iter().enumerate().rev() {
+        match token.what {
+            What::Mark(')') => depth += 1,
+            What::Mark('(') if depth > 0 => depth -= 1,
+            What::Mark('(') => return index > 0 && before[index - 1].is_word("cast"),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether more than one value is in the parentheses that are open here.
+fn has_set(inside: &[Token]) -> bool {
+    let mut depth = 0_usize;
+    for token in inside {
+        match token.what {
+            What::Mark('(') => depth += 1,
+            What::Mark(')') if depth == 0 => return false,
+            What::Mark(')') => depth -= 1,
+            What::Mark(',') if depth == 0 => return true,
+            _ if depth == 0 && token.is_word("from") => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]

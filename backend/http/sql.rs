@@ -154,6 +154,10 @@ fn problem(why: Unanswered) -> Problem {
     match why {
         Unanswered::Busy => Problem::new(Code::Busy, "too many queries are in progress, of this principal or of all")
             .hint("nothing was done; try again after Retry-After"),
+        Unanswered::GaveWay => {
+            Problem::new(Code::Busy, "the query had its share of the time, and others wait for a turn")
+                .hint("ask for less, or try again after Retry-After")
+        }
         Unanswered::TooSlow => Problem::new(Code::QueryTooSlow, "the query took longer than it may")
             .hint("query less: a range of run_id, see docs/sql.md, or raise timeout_ms if it is not the largest"),
         Unanswered::Rejected(Rejection { message, sqlstate, position, hint }) => {

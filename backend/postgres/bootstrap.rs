@@ -37,9 +37,9 @@ const ORPHANED: &str = "pre-existing shared memory block";
 /// A pid file still incomplete after this time was truncated by a power loss.
 const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
 
-/// Starts a program in which a process has 1 GiB of addresses at most, where the system bounds them; 128 MB of it is
+/// Starts a program in which a process has 512 MiB of addresses at most, where the system bounds them; 128 MB of it is
 /// shared. Memory for a query is refused to that query alone, before the kernel has none left and ends a process.
-const BOUNDED: &str = "ulimit -v 1048576; exec \"$0\" \"$@\"";
+const BOUNDED: &str = "ulimit -v 524288; exec \"$0\" \"$@\"";
 
 /// Set on the command line, so that a cluster created by an older runreel runs as this one expects.
 /// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays on.

@@ -1,12 +1,22 @@
 //! Queries of principals: each sees its own rows, as a role that can do nothing else.
+//!
+//! Invariant: a query keeps its place until its backend has answered or is gone, whatever becomes of who asked. Postgres
+//! does not notice everywhere that it is to stop, so the places bound how many backends work for queries.
 
-use std::time::Duration;
+mod turns;
+
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{
-    AssertSqlSafe, Column as _, Connection as _, Executor as _, SqlSafeStr as _, TypeInfo as _,
+    AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, SqlSafeStr as _, TypeInfo as _,
     postgres::{PgConnectOptions, PgDatabaseError, PgErrorPosition},
 };
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
 
+use self::turns::Turns;
 use super::{
     Error, Store,
     access::Access,
@@ -15,17 +25,18 @@ use super::{
     replica::Readers,
 };
 use crate::{
-    domain::{
-        limits::{QUERIES_MAX, QUERIES_OWN_MAX, QUERY_WAIT_MS_MAX, READ_WAIT_MS_MAX},
-        principal::OwnerId,
-        query::Query,
-    },
-    quota::Quota,
+    domain::{limits::READ_WAIT_MS_MAX, principal::OwnerId, query::Query},
+    quota::Share,
+    supervise::Supervisor,
     throttle::Resource,
 };
 
 /// How long beyond its own time a query may take to be answered, milliseconds.
 const GRACE_MS: u64 = 2_000;
+/// How long others' queries need not make place as well after one began to, milliseconds.
+const LEAVE_MS: u64 = 200;
+/// The first and the longest pause between two attempts to end a backend.
+const END_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Runs queries, a few at a time.
 #[derive(Clone, Debug)]
@@ -34,8 +45,51 @@ pub struct Queries {
     /// How to connect to the primary as the role that sees nothing by itself.
     options: PgConnectOptions,
     readers: Readers,
-    /// Queries in progress.
-    pub turns: Quota,
+    /// Whose queries are in progress.
+    pub turns: Turns,
+    supervisor: Supervisor,
+}
+
+/// What a session is told, and how it is found again.
+#[derive(Debug)]
+struct Scope {
+    /// Makes it see one owner's rows.
+    scope: String,
+    /// The session's, unique.
+    name: String,
+}
+
+/// The backend of a query.
+#[derive(Debug)]
+struct Backend<'a> {
+    store: &'a Store,
+    name: &'a str,
+    place: &'a Arc<Share>,
+    supervisor: &'a Supervisor,
+    /// Whether it waits for nothing but its end.
+    has_answered: bool,
+}
+
+impl Drop for Backend<'_> {
+    /// Ends it, and keeps its place until then.
+    fn drop(&mut self) {
+        if self.has_answered {
+            return;
+        }
+        // Without one the process ends.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (store, name, place) = (self.store.clone(), self.name.to_owned(), Arc::clone(self.place));
+        let stop = self.supervisor.stop().clone();
+        let ended = async move {
+            let [mut pause, longest] = END_EVERY;
+            while !store.end_query(&name).await.unwrap_or(false) {
+                sleep(pause).await;
+                pause = longest.min(2 * pause);
+            }
+            drop(place);
+        };
+        self.supervisor.tasks().spawn_on(async move { stop.run_until_cancelled(ended).await }, &runtime);
+    }
 }
 
 /// How much of a result is wanted, and how long it may take.
@@ -60,6 +114,8 @@ pub struct Answer {
 pub enum Unanswered {
     /// Too many queries are in progress, of this principal or of all.
     Busy,
+    /// It was ended for somebody who waited.
+    GaveWay,
     TooSlow,
     Rejected(Rejection),
     Store(Error),
@@ -82,8 +138,8 @@ impl From<Error> for Unanswered {
 }
 
 impl Queries {
-    pub fn new(store: Store, options: PgConnectOptions, readers: Readers) -> Self {
-        Self { store, options, readers, turns: Quota::new(QUERIES_MAX, QUERIES_OWN_MAX) }
+    pub fn new(store: Store, options: PgConnectOptions, readers: Readers, supervisor: Supervisor) -> Self {
+        Self { store, options, readers, turns: Turns::default(), supervisor }
     }
 
     pub fn readers(&self) -> &Readers {
@@ -92,22 +148,31 @@ impl Queries {
 
     /// Runs a query over what belongs to `owner`.
     pub async fn ask(&self, owner: &OwnerId, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
-        let wait = Duration::from_millis(QUERY_WAIT_MS_MAX);
-        let turn = tokio::time::timeout(wait, self.turns.take(owner, 1)).await.ok().and_then(Result::ok);
-        let _turn = turn.ok_or(Unanswered::Busy)?;
+        let place = Arc::new(self.turns.take(owner).await.ok_or(Unanswered::Busy)?);
         let scope = self.scope(owner).await?;
         let mut usage = self.store.throttle().turn(owner, Resource::Reading).await;
         usage.begin();
         let patience = bounds.timeout + Duration::from_millis(GRACE_MS);
-        tokio::time::timeout(patience, self.answer(scope, query, bounds)).await.unwrap_or(Err(Unanswered::TooSlow))
+        let leaving = tokio::select! {
+            biased;
+            answer = timeout(patience, self.answer(&scope, &place, query, bounds)) => {
+                return answer.unwrap_or(Err(Unanswered::TooSlow));
+            }
+            leaving = self.turns.is_wanted() => leaving,
+        };
+        drop(place);
+        sleep(Duration::from_millis(LEAVE_MS)).await;
+        drop(leaving);
+        Err(Unanswered::GaveWay)
     }
 
-    /// The setting that makes a session see one owner's rows.
-    async fn scope(&self, owner: &OwnerId) -> Result<String, Error> {
+    async fn scope(&self, owner: &OwnerId) -> Result<Scope, Error> {
         self.store
             .scoped(owner, async |mut connection| {
-                let scope = sqlx::query_scalar!(
-                    r#"select $1::text || ':' || store.scope_proof($1) as "scope!""#,
+                let scope = sqlx::query_as!(
+                    Scope,
+                    r#"select $1::text || ':' || store.scope_proof($1) as "scope!",
+                              'runreel-query ' || gen_random_uuid() as "name!""#,
                     owner.as_str()
                 );
                 Ok(scope.fetch_one(&mut *connection).await?)
@@ -116,38 +181,76 @@ impl Queries {
     }
 
     /// From the replica if it can answer, else from the primary.
-    async fn answer(&self, scope: String, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
-        if let Some(replica) = self.readers.of_query().await {
-            match answer_of(replica, &scope, query, bounds).await {
+    async fn answer(
+        &self,
+        scope: &Scope,
+        place: &Arc<Share>,
+        query: &Query,
+        bounds: Bounds,
+    ) -> Result<Answer, Unanswered> {
+        let backend =
+            |store| Backend { store, name: &scope.name, place, supervisor: &self.supervisor, has_answered: false };
+        if let Some((options, replica)) = self.readers.of_query().await {
+            match answer_of(backend(replica), options, scope, query, bounds).await {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::TooSlow) => return Err(Unanswered::TooSlow),
                 Err(Unanswered::Store(error)) => self.readers.give_up(&error),
                 // A standby has reasons of its own; if it is the query's fault, the primary says so too.
-                Err(Unanswered::Rejected(_) | Unanswered::Busy) => {}
+                Err(Unanswered::Rejected(_) | Unanswered::Busy | Unanswered::GaveWay) => {}
             }
         }
-        answer_of(&self.options, &scope, query, bounds).await
+        answer_of(backend(&self.store), &self.options, scope, query, bounds).await
+    }
+}
+
+impl Store {
+    /// Ends the session of a query; whether it is gone.
+    async fn end_query(&self, name: &str) -> Result<bool, Error> {
+        self.maintenance(async |mut connection| {
+            let is_gone = sqlx::query_scalar!(r#"select store.end_query($1) as "is_gone!""#, name);
+            Ok(is_gone.fetch_one(&mut *connection).await?)
+        })
+        .await
     }
 }
 
 async fn answer_of(
+    mut backend: Backend<'_>,
     options: &PgConnectOptions,
-    scope: &str,
+    scope: &Scope,
+    query: &Query,
+    bounds: Bounds,
+) -> Result<Answer, Unanswered> {
+    let answer = asked(options, scope, query, bounds).await;
+    backend.has_answered = !matches!(answer, Err(Unanswered::Store(_)));
+    answer
+}
+
+async fn asked(
+    options: &PgConnectOptions,
+    Scope { scope, name }: &Scope,
     query: &Query,
     bounds: Bounds,
 ) -> Result<Answer, Unanswered> {
     let reader = Reader { options: options.clone(), role: SCOPED.to_owned(), timeout: bounds.timeout };
     let access = Access::new(&reader.options).with(reader.settings()).with([
-        ("runreel.scope", scope),
-        ("application_name", "runreel-query"),
+        ("runreel.scope", scope.as_str()),
+        ("application_name", name.as_str()),
         ("standard_conforming_strings", "on"),
         ("timezone", "UTC"),
         ("datestyle", "ISO"),
         ("work_mem", "32MB"),
+        // A query is one process, with the memory of one.
+        ("max_parallel_workers_per_gather", "0"),
         ("tcp_user_timeout", "4000"),
     ]);
     let mut connection = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
     let mut tx = connection.begin_with("begin read only").await.map_err(Error::from)?;
+    if let Some(function) = function_among(&mut tx, query.members()).await? {
+        let message = format!("{function}, behind a dot, is a function that is not available in a query");
+        let hint = Some("give a column of this name another one".to_owned());
+        return Err(Unanswered::Rejected(Rejection { message, sqlstate: "42883".to_owned(), position: None, hint }));
+    }
     // By itself first: that says what is wrong where, and how many columns there are.
     let statement = tx.prepare(AssertSqlSafe(query.as_str().to_owned()).into_sql_str()).await.map_err(rejected)?;
     let columns = sqlx::Statement::columns(&statement)
@@ -176,6 +279,24 @@ async fn answer_of(
     drop(tx);
     let _ = connection.close().await;
     Ok(Answer { columns, rows: rows.into_iter().flatten().collect(), is_truncated })
+}
+
+/// A name that Postgres takes for a function of one value where it finds no column. Conversions are none that matter, and no
+/// column of the views has the name of another.
+async fn function_among(connection: &mut PgConnection, names: &[String]) -> Result<Option<String>, Error> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let function = sqlx::query_scalar!(
+        r#"select p.proname::text as "name!" from pg_catalog.pg_proc p
+           where p.proname = any ($1::text[]::name[]) and p.pronamespace = 'pg_catalog'::regnamespace
+             and p.pronargs > 0 and p.pronargs - p.pronargdefaults <= 1
+             and not exists (select from pg_catalog.pg_cast c where c.castfunc = p.oid)
+             and p.proname::text not in (select t.typname from pg_catalog.pg_type t where t.oid = p.prorettype)
+           limit 1"#,
+        names
+    );
+    Ok(function.fetch_optional(connection).await?)
 }
 
 /// An error that Postgres has of the query itself, without what is none of its author's business.

@@ -79,7 +79,8 @@ impl RowSink for Table {
 
 /// Lets the reading roles log in on the embedded cluster, with the password of the role that executes this: their
 /// sessions then have no other role to fall back to. The verifier is copied, so no statement contains the password.
-/// Queries over HTTP get a bound on temporary files, which only a superuser can set.
+/// Queries over HTTP get a bound on temporary files, which only a superuser can set, and one on their sessions, which holds
+/// also for those that outlive their server.
 const LET_READERS_LOG_IN: &str = "do $$
 declare
     reader name;
@@ -96,6 +97,9 @@ begin
        and not exists (select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
                        where r.rolname = 'runreel_scoped' and 'temp_file_limit=1GB' = any (s.setconfig)) then
         alter role runreel_scoped set temp_file_limit = '1GB';
+    end if;
+    if exists (select from pg_roles where rolname = 'runreel_scoped' and rolconnlimit <> 8) then
+        alter role runreel_scoped connection limit 8;
     end if;
 end
 $$";

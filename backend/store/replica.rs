@@ -110,11 +110,11 @@ impl Readers {
     }
 
     /// How to connect for a query of everything; `None`: to the primary.
-    pub(super) async fn of_query(&self) -> Option<&PgConnectOptions> {
+    pub(super) async fn of_query(&self) -> Option<(&PgConnectOptions, &Store)> {
         let replica = self.replica.as_ref()?;
         let has = replica.has_all_of(&self.primary).await;
         count(has);
-        has.then_some(&replica.options)
+        has.then_some((&replica.options, &replica.store))
     }
 
     /// What was begun at the replica has failed there.

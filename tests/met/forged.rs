@@ -61,7 +61,7 @@ async fn a_forged_backup_runs_no_command_and_leaves_no_file_beside_its_folders()
         run(program(&["restore", &path("forged.tar"), "--data-dir", &path(data)]), "").await
     };
     let serving = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
-    let served = serve(program(&[&serving[..], &[&path("data")]].concat())).await;
+    let served = serve(program(&[&serving[..], &[path("data").as_str()]].concat())).await;
     let made = run(program(&["backup", &path("one.tar"), "--data-dir", &path("data")]), "").await;
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     stop(served).await;
@@ -84,7 +84,7 @@ async fn a_forged_backup_runs_no_command_and_leaves_no_file_beside_its_folders()
     let said = restore("restored").await;
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    let served = serve(program(&[&serving[..], &[&path("restored")]].concat())).await;
+    let served = serve(program(&[&serving[..], &[path("restored").as_str()]].concat())).await;
     let api = Api::new(served.base.clone());
     until("the server to be ready", || async { api.get("/readyz").await.status == 200 }).await;
     stop(served).await;

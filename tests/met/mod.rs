@@ -10,6 +10,12 @@ mod errors;
 mod formulas;
 #[cfg(feature = "agents")]
 mod model_calls;
+mod cut_off;
+mod environment;
+mod forged;
+mod formulas;
+mod heavy_queries;
+mod index_turns;
 mod opened_and_closed;
 mod preflight;
 mod repeated_ids;
@@ -23,3 +29,5 @@ mod cut_off;
 mod forged;
 mod index_turns;
 mod same_words;
+mod tokens_of_providers;
+mod what_commands_say;

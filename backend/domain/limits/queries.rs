@@ -13,6 +13,8 @@ pub const QUERY_MS_MAX: i64 = 10_000;
 pub const QUERIES_MAX: usize = 4;
 pub const QUERIES_OWN_MAX: usize = 2;
 pub const QUERY_WAIT_MS_MAX: u64 = 5_000;
+/// How long a query may take in any case: then it makes place for a principal that has none and waits, milliseconds.
+pub const QUERY_SHARE_MS: u64 = 2_000;
 /// How long a page of the replica may take, and a look at it before it is used, milliseconds.
 pub const REPLICA_READ_MS_MAX: u64 = 1_000;
 pub const REPLICA_CHECK_MS_MAX: u64 = 1_000;

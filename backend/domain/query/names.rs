@@ -2,7 +2,8 @@
 
 /// Functions: of numbers, texts, times, JSON, arrays, aggregates and windows, and those of the schema `runreel`. None of
 /// them runs a text as SQL, waits, or reads a setting, a file or a catalog. Large values can be made of small ones, with
-/// operators alone: what bounds them is the memory of a process of Postgres.
+/// operators alone: what bounds them is the memory of a process of Postgres. Those that go through all of one value for
+/// each part of another are bounded in `migrations/0036_bounded.sql`.
 pub(super) const FUNCTIONS: &str = "
     first_run_id seen_owner text_of array_agg avg bit_and bit_or bool_and bool_or corr count covar_pop covar_samp
     cume_dist dense_rank every first_value grouping json_agg json_object_agg jsonb_agg jsonb_object_agg lag
@@ -29,25 +30,36 @@ pub(super) const BEFORE_PARENTHESES: &str = "
     all and any array as asc between bit by case cast char character coalesce cross cube decimal desc distinct else
     end except exists extract filter float from full group greatest having ilike in inner intersect interval is
     join lateral least like limit materialized not nullif numeric offset on or order outer over overlay partition
-    position precision range rollup row rows select sets similar some substring symmetric table then time timestamp
+    precision range rollup row rows select sets similar some substring symmetric table then time timestamp
     timestamptz trim union using values varchar varying when where window with within";
 
 /// Keywords that say who asks and where, and what a statement that reads has no need of.
 pub(super) const UNAVAILABLE: &str = "
-    current_catalog current_role current_schema current_user into operator session_user system_user tablesample
-    user";
+    current_catalog current_role current_schema current_user into normalized operator session_user system_user
+    tablesample user";
 
 /// Types whose values are names of the catalog, and texts that a parser of its own reads.
 const TYPES: &str = "
     aclitem refcursor regclass regcollation regconfig regdictionary regnamespace regoper regoperator regproc
     regprocedure regrole regtype xml";
 
+/// Types of figures: their operators compare each point of one with each of another, and Postgres does not interrupt that.
+const FIGURES: &str = "box circle line lseg path point polygon";
+
+/// Whether a name is one of a type that is not available.
+pub(super) fn is_unavailable_type(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    is_among(FIGURES, name.trim_start_matches('_'))
+}
+
 /// Whether a name belongs to the catalogs, to the program's own tables, or to what tells of roles and settings.
 pub(super) fn is_unavailable(name: &str) -> bool {
+    // The type of arrays of a type is named by an underscore before.
     let name = name.to_ascii_lowercase();
+    let name = name.trim_start_matches('_');
     name.starts_with("pg_") && name != "pg_size_pretty"
-        || matches!(name.as_str(), "information_schema" | "store" | "set_config" | "current_setting")
-        || is_among(TYPES, &name)
+        || matches!(name, "information_schema" | "store" | "set_config" | "current_setting")
+        || is_among(TYPES, name)
 }
 
 /// Whether a name is in one of these lists.

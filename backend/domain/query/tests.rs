@@ -20,6 +20,8 @@ fn what_people_ask_passes() {
         "select r.tags[1], (r.error ->> 'code') from runs as r where run_id >= runreel.first_run_id(now() - interval '7 days')",
         "select 'pg_sleep(1); set role x' as \"a b\", pg_size_pretty(size) from artifacts",
         "select 1 /* the end */ ; -- really",
+        "select trim(title), trim(lower(replace(title, 'a', 'b'))), r.path, metadata ->> 'box' as line from runs as r",
+        "select cast(title as text) as path, (select 1 as point) from runs",
     ] {
         assert!(Query::parse(text).is_ok(), "{text}: {:?}", Query::parse(text));
     }
@@ -47,6 +49,19 @@ fn what_could_lead_elsewhere_does_not() {
         "select * from store.run",
         "select current_user",
         "select 'x'::regclass",
+        "select 'x'::_regclass",
+        "select '{}'::__XML",
+        "select null::\"_pg_authid\"",
+        "select array[1]::regrole[]",
+        "select 'a'::path",
+        "select '{}'::_polygon",
+        "select path '((0,0))'",
+        "select cast((title) as polygon[]) from runs",
+        "select cast(coalesce(title, (select 'x' as x)) as path) from runs",
+        "select title is nfc normalized from runs",
+        "select trim(both 'x' from title) from runs",
+        "select trim(title, lower('x')) from runs",
+        "select position('a' in title) from runs",
         "select 1 operator(pg_catalog.+) 2",
         "select * into x from runs",
         "select query_to_xml('select 1', true, true, '')",
@@ -62,6 +77,14 @@ fn what_could_lead_elsewhere_does_not() {
     ] {
         refused(text);
     }
+}
+
+#[test]
+fn names_behind_a_dot_are_told_since_they_may_be_functions() {
+    let query =
+        Query::parse("select r.title, (r).to_json, (r.\"tags\")[1], 1.5, x . /* */ quote_literal from runs as r")
+            .unwrap();
+    assert_eq!(query.members(), ["title", "tags", "quote_literal"]);
 }
 
 #[test]

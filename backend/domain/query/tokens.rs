@@ -25,6 +25,14 @@ impl Token {
     pub(super) fn is_word(&self, word: &str) -> bool {
         matches!(&self.what, What::Word(name) if name == word)
     }
+
+    /// What it names, if it does.
+    pub(super) fn name(&self) -> Option<&str> {
+        match &self.what {
+            What::Word(name) | What::Quoted(name) => Some(name),
+            What::Text | What::Parameter | What::Mark(_) => None,
+        }
+    }
 }
 
 /// What cannot be read, and where.

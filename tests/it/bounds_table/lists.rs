@@ -38,7 +38,7 @@ pub fn lists() -> Rows {
         ),
         (
             "queries in progress in a process",
-            vec![n(QUERIES_MAX), n(QUERIES_OWN_MAX), s(QUERY_MS_MAX), s(QUERY_WAIT_MS_MAX)],
+            vec![n(QUERIES_MAX), n(QUERIES_OWN_MAX), s(QUERY_MS_MAX), s(QUERY_SHARE_MS), s(QUERY_WAIT_MS_MAX)],
         ),
         (
             "replies over 64 KiB that wait for their readers",

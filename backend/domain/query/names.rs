@@ -3,7 +3,7 @@
 /// Functions: of numbers, texts, times, JSON, arrays, aggregates and windows, and those of the schema `runreel`. None of
 /// them runs a text as SQL, waits, or reads a setting, a file or a catalog. Large values can be made of small ones, with
 /// operators alone: what bounds them is the memory of a process of Postgres. Those that go through all of one value for
-/// each part of another are bounded in `migrations/0036_bounded.sql`.
+/// each part of another are bounded in `migrations/0040_bounded.sql`.
 pub(super) const FUNCTIONS: &str = "
     first_run_id seen_owner text_of array_agg avg bit_and bit_or bool_and bool_or corr count covar_pop covar_samp
     cume_dist dense_rank every first_value grouping json_agg json_object_agg jsonb_agg jsonb_object_agg lag

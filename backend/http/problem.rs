@@ -45,6 +45,7 @@ pub enum Code {
     ArtifactExists,
     InvalidTransition,
     InterruptClosed,
+    InterruptExists,
     CursorAhead,
     TooLarge,
     TooSlow,
@@ -87,6 +88,7 @@ impl Code {
             | Self::ArtifactExists
             | Self::InvalidTransition
             | Self::InterruptClosed
+            | Self::InterruptExists
             | Self::CursorAhead => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -128,6 +130,7 @@ impl Code {
             Self::ArtifactExists => "Artifact id already in use",
             Self::InvalidTransition => "Invalid state transition",
             Self::InterruptClosed => "Interrupt already answered",
+            Self::InterruptExists => "Interrupt asked before",
             Self::CursorAhead => "Cursor is ahead of the log",
             Self::TooLarge => "Request exceeds a limit",
             Self::TooSlow => "Request arrived too slowly",

@@ -296,6 +296,7 @@ fn runner_error(error: &EmitError) -> RunnerError {
         EmitError::NotFound => RunnerCode::NotAssigned,
         EmitError::Refused(Refusal::Ended { .. }) => RunnerCode::RunEnded,
         EmitError::Refused(Refusal::Transition { .. }) => RunnerCode::InvalidTransition,
+        EmitError::InterruptExists(_) => RunnerCode::InvalidEvent,
         EmitError::OpenText(_) => RunnerCode::TooLarge,
         EmitError::Busy
         | EmitError::Unavailable(_)

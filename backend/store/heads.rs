@@ -7,7 +7,8 @@ use uuid::Uuid;
 use super::{Error, append::Appender, error::known};
 use crate::domain::{
     artifact::Hash,
-    id::{EventId, RunId, Seq},
+    id::{EventId, RunId, Seq, SpanId},
+    interrupt::asked_key,
     json::Json,
     principal::OwnerId,
     run::{Head, Status},
@@ -69,6 +70,32 @@ impl Appender {
         let stored = rows.into_iter().map(|row| {
             let key = (RunId::trusted(row.run_id), EventId::trusted(&row.event_id));
             (key, Seq::new(row.seq).unwrap_or_default())
+        });
+        Ok(stored.collect())
+    }
+
+    /// The keys that questions with these ids have taken: of the ids themselves, and of the events that asked them.
+    pub async fn known_questions(
+        &mut self,
+        asked: &[(RunId, SpanId)],
+    ) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
+        let runs: Vec<Uuid> = asked.iter().map(|(run, _)| run.uuid()).collect();
+        let spans: Vec<&str> = asked.iter().map(|(_, span)| span.as_str()).collect();
+        let rows = sqlx::query!(
+            r#"select e.run_id, e.span_id as "span_id!", e.event_id, e.seq
+               from unnest($1::uuid[], $2::text[]) as q (run_id, span_id)
+               join store.run_event e on e.run_id = q.run_id and e.span_id = q.span_id
+                    and e.type = 'interrupt.requested' and e.type like 'interrupt.%'"#,
+            &runs,
+            &spans as &[&str]
+        )
+        .fetch_all(self.reads())
+        .await?;
+        let stored = rows.into_iter().flat_map(|row| {
+            let (run, seq) = (RunId::trusted(row.run_id), Seq::new(row.seq).unwrap_or_default());
+            let of_event = row.event_id.as_deref().map(EventId::trusted);
+            let keys = [Some(asked_key(&SpanId::trusted(&row.span_id))), of_event];
+            keys.into_iter().flatten().map(move |key| ((run, key), seq))
         });
         Ok(stored.collect())
     }

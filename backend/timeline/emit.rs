@@ -14,7 +14,7 @@ use crate::{
         artifact::Pointer,
         context::RunContext,
         event::NewEvent,
-        id::{EventId, ExternalId, RunId, Seq},
+        id::{EventId, ExternalId, RunId, Seq, SpanId},
         limits::RUN_DEPTH_MAX,
         open::Overflow,
         principal::OwnerId,
@@ -82,6 +82,9 @@ pub enum EmitError {
     /// Events with given seqs do not continue the run's log. Nothing was stored.
     #[error("the run's log is at another seq")]
     Elsewhere,
+    /// An answer would be one to two questions. Nothing was stored.
+    #[error("the run has asked a question with the id {0} before")]
+    InterruptExists(SpanId),
     /// An event with a given seq has an `event_id` that the log already holds. Nothing was stored.
     #[error("the run's log holds an event with one of these event_ids")]
     KeyTaken,

@@ -22,6 +22,7 @@ mod history;
 mod holding;
 pub mod import;
 pub mod interrupts;
+mod learn;
 pub mod live;
 mod marks;
 pub mod open;

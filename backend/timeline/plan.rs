@@ -18,6 +18,7 @@ use crate::{
         chain,
         event::{NewEvent, Recorded},
         id::{EventId, ExternalId, RunId, Seq, SpanId},
+        interrupt::{REQUESTED, asked_key},
         limits::RUN_ALIASES_MAX,
         principal::OwnerId,
         run::{self, Head},
@@ -187,6 +188,9 @@ impl Planner<'_> {
         };
         let is_named = self.may_be_named(run, emission)?;
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
+        if emission.first_seq.is_none() {
+            self.check_questions(run, &emission.events, &fresh)?;
+        }
         if let Some(first_seq) = emission.first_seq {
             check_numbered(first_seq, &stored)?;
         }
@@ -220,6 +224,18 @@ impl Planner<'_> {
             .collect()
     }
 
+    /// Each question has an id of its own: an answer to one is never taken for an answer to another.
+    fn check_questions(&self, run: RunId, events: &[NewEvent], fresh: &[bool]) -> Result<(), EmitError> {
+        let mut asked = HashSet::new();
+        let new = events.iter().zip(fresh).filter(|(event, fresh)| **fresh && event.event_type.as_str() == REQUESTED);
+        for span in new.filter_map(|(event, _)| event.span_id.as_ref()) {
+            if self.key(run, &asked_key(span)).is_some() || !asked.insert(span) {
+                return Err(EmitError::InterruptExists(span.clone()));
+            }
+        }
+        Ok(())
+    }
+
     fn accept(&mut self, emission: &AppendRequest, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
         let run = emission.context.run_id;
         let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
@@ -251,6 +267,9 @@ impl Planner<'_> {
                 self.batch.chain.push(chained);
                 if let (Some(id), Some(seq)) = (&event.event_id, seq) {
                     self.keys.insert((run, id.clone()), seq);
+                }
+                if let (REQUESTED, Some(span), Some(seq)) = (recorded.event_type.as_str(), &event.span_id, seq) {
+                    self.keys.insert((run, asked_key(span)), seq);
                 }
                 numbered.push(nth);
                 items.push(Item::Durable(self.batch.events.len()));

@@ -19,6 +19,7 @@ use super::{
     emit::{AppendRequest, EmitError},
     health::Health,
     history::Forks,
+    learn,
     plan::{self, Item, Known, Plan},
     publish::{Ended, Gate, Publication, Turn},
     relay::{self, WakeupSender},
@@ -36,7 +37,6 @@ use crate::{
     store::{
         self, Store,
         append::{Appended, Appender, Appenders, Committed, LaneState},
-        external_ids::Named,
         heads::StoredHead,
     },
     throttle::Resource,
@@ -247,8 +247,9 @@ impl Lane {
             return Err(Failure::SetBack);
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
-        let keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
-        let named = by(deadline, learn_names(&mut appender, emissions)).await?;
+        let mut keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
+        keys.extend(by(deadline, learn::questions(&mut appender, emissions)).await?);
+        let named = by(deadline, learn::names(&mut appender, emissions)).await?;
         let known = Known {
             heads: &heads,
             keys: &keys,
@@ -383,15 +384,6 @@ impl Lane {
             wakeup.send(self.lane, up_to);
         }
     }
-}
-
-/// The runs that have the ids which this batch gives to some; nothing is asked if it gives none. One that another writer
-/// uses meanwhile makes the statement fail, and the batch is planned again.
-async fn learn_names(appender: &mut Appender, emissions: &[AppendRequest]) -> Result<Named, store::Error> {
-    let ids: Vec<_> = emissions.iter().filter_map(AppendRequest::name).collect();
-    let aliased = emissions.iter().filter(|emission| emission.alias.is_some());
-    let runs: Vec<RunId> = aliased.map(|emission| emission.context.run_id).collect();
-    if ids.is_empty() { Ok(Named::default()) } else { appender.named(&ids, &runs).await }
 }
 
 /// Bounds one step of a commit: a database that stops responding counts as lost.

@@ -31,3 +31,4 @@ mod index_turns;
 mod same_words;
 mod tokens_of_providers;
 mod what_commands_say;
+mod questions;

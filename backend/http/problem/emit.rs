@@ -35,6 +35,9 @@ impl From<EmitError> for Problem {
             EmitError::Elsewhere => {
                 Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After")
             }
+            EmitError::InterruptExists(_) => Self::new(Code::InterruptExists, detail)
+                .field("span_id")
+                .hint("give each question a span_id of its own; send the same event_id to repeat a request"),
             EmitError::KeyTaken => Self::new(Code::InvalidEvent, detail).field("event_id"),
             EmitError::StorageFull => {
                 Self::new(Code::StorageFull, detail).hint("nothing was stored; free space, or send smaller payloads")

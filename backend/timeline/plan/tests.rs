@@ -195,6 +195,27 @@ fn what_is_open_already_counts() {
     assert_eq!(overflows, [false, true, true, false]);
 }
 
+#[test]
+fn a_questions_id_is_taken_once_in_a_run() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 4)), (run(2), head(Status::Running, 4))]);
+    let span: SpanId = "i".parse().unwrap();
+    let asked = |id: Option<&str>| event("interrupt.requested", id).span(span.clone());
+    let refused = Some(EmitError::InterruptExists(span.clone()));
+    let batch = [
+        emission(1, vec![asked(Some("key"))]),
+        emission(1, vec![asked(Some("key"))]),
+        emission(1, vec![event("log.info", None), asked(None)]),
+        emission(2, vec![asked(None), asked(None)]),
+        emission(2, vec![asked(None)]),
+    ];
+    let plan = plan_of(&batch, &heads, &HashMap::new());
+    let errors: Vec<Option<EmitError>> = plan.outcomes.iter().map(|outcome| outcome.as_ref().err().cloned()).collect();
+    assert_eq!(errors, [None, None, refused.clone(), refused.clone(), None]);
+    let stored = HashMap::from([((run(1), asked_key(&span)), Seq::new(2).unwrap())]);
+    let plan = plan_of(&batch[..1], &heads, &stored);
+    assert_eq!(plan.outcomes[0].as_ref().err().cloned(), refused);
+}
+
 proptest! {
     #[test]
     fn whatever_comes_each_runs_seqs_are_contiguous_and_each_key_is_one_event(

@@ -29,8 +29,6 @@ async fn what_all_runs_ask_is_one_list_with_the_newest_first_and_everything_a_pe
     let second = server.start_run().await;
     ask(&server, &second, "new", json!({ "kind": 7 })).await;
     server.emit(&second, json!({ "type": "interrupt.requested", "span_id": "newest", "payload": ["?"] })).await;
-    // Asked again: the first request is the one that counts.
-    server.emit(&second, json!({ "type": "interrupt.requested", "span_id": "new" })).await;
     let all = listed(&server, "").await;
     assert_eq!(ids(&all), ["newest", "new", "old"]);
     assert_eq!((&all["next_cursor"], &all["interrupts"][1]["seq"]), (&json!(null), &json!(3)));

@@ -12,9 +12,10 @@
 //! therefore gets exactly the rest, from any server, whether a text has been completed meanwhile or not.
 //!
 //! A position has two forms. As text it is the run's cursor, followed by the rest where there is any:
-//! `42.9f86d081~31~s1.model,m,139,811c9dc5`. As a number it is
-//! `seq·2^31 + tag·2^25 + progress·2^5 + sub`, below 2^53, where `tag` is 6 bits of the text's span: numbers increase
-//! strictly along a stream that shows at most one text at a time.
+//! `42.9f86d081~31~s1.model,m,139,811c9dc5`. As a number it has 31 bits ([`number`]), and numbers increase strictly along a
+//! stream that shows at most one text at a time.
+
+pub mod number;
 
 use std::{fmt, str::FromStr};
 
@@ -34,8 +35,6 @@ pub const WHOLE: u8 = 31;
 pub const OPENED: u32 = 16;
 /// The progress that no text reaches: characters from here on are shown with the durable event.
 pub const PROGRESS_END: u32 = 1 << 20;
-/// The seq that has no number any more.
-const NUMBERED_SEQ_END: i64 = 1 << 22;
 /// What a text's hash begins with.
 const EMPTY_HASH: u32 = 0x811c_9dc5;
 
@@ -137,9 +136,9 @@ fn hashed(hash: u32, text: &str) -> u32 {
     text.bytes().fold(hash, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// 1 to 63.
+/// 1 to [`number::TAG_MAX`].
 fn tag_of(span: &SpanId) -> u8 {
-    u8::try_from(hashed(EMPTY_HASH, span.as_str()) % 63 + 1).unwrap_or(1)
+    u8::try_from(hashed(EMPTY_HASH, span.as_str()) % u32::from(number::TAG_MAX) + 1).unwrap_or(1)
 }
 
 impl Position {
@@ -160,34 +159,6 @@ impl Position {
             Which::Span(own) => own != span,
             Which::Tag(tag) => *tag != tag_of(span),
         })
-    }
-
-    /// The position as a number; `None` after some four million events. It keeps one live text.
-    pub fn number(&self) -> Option<u64> {
-        if self.seq.get() >= NUMBERED_SEQ_END {
-            return None;
-        }
-        let (tag, progress) = self.live.first().map_or((0, 0), |live| match &live.which {
-            Which::Span(span) => (tag_of(span), live.progress),
-            Which::Tag(tag) => (*tag, live.progress),
-        });
-        let seq = u64::try_from(self.seq.get()).ok()?;
-        Some((seq << 31) | (u64::from(tag) << 25) | (u64::from(progress) << 5) | u64::from(self.sub))
-    }
-
-    /// The position that has this number. A live text is a message: a stream with numbers shows no other.
-    pub fn from_number(number: u64) -> Result<Self, Malformed> {
-        const RULE: Malformed = Malformed("this is not the number of anything in a stream of this run");
-        let low = |from: u32, bits: u32| u32::try_from(number >> from & ((1 << bits) - 1)).unwrap_or(0);
-        let byte = |part: u32| u8::try_from(part).unwrap_or(0);
-        let (seq, tag, progress, sub) = (number >> 31, byte(low(25, 6)), low(5, 20), byte(low(0, 5)));
-        let seq = i64::try_from(seq).ok().filter(|seq| *seq < NUMBERED_SEQ_END).and_then(Seq::new).ok_or(RULE)?;
-        let live = match (tag, progress) {
-            (0, 0) => Vec::new(),
-            (0, _) => return Err(RULE),
-            _ => vec![Live { which: Which::Tag(tag), kind: Kind::Message, progress, hash: None }],
-        };
-        Ok(Self { seq, history: Tag::FIRST, sub: if seq == Seq::ZERO { WHOLE } else { sub }, live })
     }
 }
 
@@ -287,20 +258,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_position_survives_both_its_forms(
-            seq in 1i64..NUMBERED_SEQ_END, sub in 1u8..=WHOLE, text in "\\PC{0,40}", span in "[^\\x00-\\x1f\\x7f]{1,40}",
+        fn a_position_survives_as_text(
+            seq in 1i64..1 << 40, sub in 1u8..=WHOLE, text in "\\PC{0,40}", span in "[^\\x00-\\x1f\\x7f]{1,40}",
         ) {
             let Ok(span) = span.parse::<SpanId>() else { return Ok(()) };
             let mut live = Live::new(span.clone(), Kind::Message);
             prop_assert!(live.append(&text));
             let position = at(seq, sub, vec![live]);
             prop_assert_eq!(&position.to_string().parse::<Position>().unwrap(), &position);
-            let number = position.number().unwrap();
-            prop_assert!(number < 1 << 53);
-            let mut back = Position::from_number(number).unwrap();
-            prop_assert_eq!(back.number(), Some(number));
-            prop_assert!(back.live[0].is_of(&span, Kind::Message));
-            prop_assert_eq!(back.live[0].chars(), text.chars().count());
         }
 
         #[test]

@@ -34,7 +34,7 @@ impl<D: Dialect> Conversation<D> {
         let event = Event { frame, what: &named };
         self.held.close(&event);
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
-        let seen = if seq == self.at.seq { self.at.sub } else { 0 };
+        let seen = if seq == self.at.seq { self.shown.seen(self.at.sub, &event) } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
         let cut = event.cut(self.dialect.ends_with(&event), |span| self.names.text(span));
         if let What::Text { text, content, .. } = event.what {
@@ -145,7 +145,7 @@ impl<D: Dialect> Conversation<D> {
             let first = numbered.last().map_or(1, |(number, _)| number + 1);
             self.number(&Part::Closed(&text, None), first, numbered);
         }
-        if self.shown.texts_max == 1 {
+        if self.shown.is_numbered() {
             // Numbers would decrease when the text leaves the position.
             self.forget_cut(cut);
         }

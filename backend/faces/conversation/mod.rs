@@ -38,7 +38,7 @@ use self::{
 };
 use super::{
     Encoder,
-    position::{Live, Position},
+    position::{Live, Position, number},
 };
 use crate::{
     bus::Frame,
@@ -152,7 +152,7 @@ impl<D: Dialect> Conversation<D> {
         if !self.texts.is_whole(index) {
             return;
         }
-        if *offset != self.at.live[index].chars() {
+        if *offset != self.at.live[index].chars() + self.texts.held_chars(index) {
             // Tokens are missing, or the server has started over: the rest comes with the durable event.
             self.texts.give_up(index);
             return;
@@ -171,6 +171,7 @@ impl<D: Dialect> Conversation<D> {
             return;
         };
         self.open(index, &text);
+        self.texts.drop_held(index);
         self.catching_up = Some(CatchingUp::new(text, open, rest.bytes));
     }
 
@@ -195,8 +196,9 @@ impl<D: Dialect> Conversation<D> {
             return known;
         }
         let has_room = self.at.live.len() < self.shown.texts_max && self.at.is_apart(&text.span);
+        let has_number = !self.shown.is_numbered() || number::has_room(self.at.seq);
         let is_shown = text.kind == Kind::Message || self.shown.reasoning;
-        if !has_room || !is_shown || !self.dialect.shows(text) {
+        if !has_room || !has_number || !is_shown || !self.dialect.shows(text) {
             return None;
         }
         self.at.live.push(Live::new(text.span.clone(), text.kind));
@@ -222,11 +224,16 @@ impl<D: Dialect> Conversation<D> {
         if piece.is_empty() || !self.texts.is_whole(index) {
             return;
         }
-        if !self.at.live[index].append(piece) {
+        let at = self.shown.is_numbered().then(|| (self.at.seq, &self.at.live[index]));
+        let piece = self.texts.fitting(index, piece, at);
+        if piece.is_empty() {
+            return;
+        }
+        if !self.at.live[index].append(&piece) {
             self.texts.give_up(index);
             return;
         }
-        self.dialect.say(&Part::Delta(text, piece), &mut self.said);
+        self.dialect.say(&Part::Delta(text, &piece), &mut self.said);
         for said in self.said.drain(..) {
             self.dialect.write(&mut self.chunk, said, Some(&self.at));
         }

@@ -4,8 +4,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::Event;
 use crate::{
-    domain::{meaning::Text, run::Status},
-    faces::{position::Position, sse},
+    domain::{
+        meaning::{Text, What},
+        run::Status,
+    },
+    faces::{
+        position::{Position, number},
+        sse,
+    },
 };
 
 /// One part of a conversation.
@@ -84,4 +90,17 @@ pub struct Shown {
     pub reasoning: bool,
     /// Whether messages without a text that announce calls are shown as texts.
     pub announcements: bool,
+}
+
+impl Shown {
+    /// Whether positions are numbers.
+    pub(super) fn is_numbered(self) -> bool {
+        self.texts_max == 1
+    }
+
+    /// The last part of an event that a reader has. A number may tell a part of one that is not a text as a later one.
+    pub(super) fn seen(self, sub: u8, event: &Event<'_>) -> u8 {
+        let is_text = matches!(event.what, What::Text { .. });
+        if self.is_numbered() && !is_text { sub.min(number::OWN_MAX) } else { sub }
+    }
 }

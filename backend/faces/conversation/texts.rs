@@ -1,16 +1,25 @@
 //! What is known of the texts that are shown while they are written.
 
+use std::borrow::Cow;
+
+use crate::{
+    domain::id::Seq,
+    faces::position::{Live, OPENED, PROGRESS_END, number},
+};
+
 /// What this stream knows of a live text beyond its position.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// The dialect was told of its opening.
     has_begun: bool,
     /// Tokens were missed, so its rest comes with its durable event.
     is_given_up: bool,
+    /// What has come and is not shown yet, because no position has its count of characters.
+    held: String,
 }
 
 impl State {
-    pub(super) fn has_begun(self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.has_begun
     }
 }
@@ -39,6 +48,29 @@ impl Texts {
 
     pub(super) fn give_up(&mut self, index: usize) {
         self.0[index].is_given_up = true;
+    }
+
+    /// What of its next piece a position can be after. Where positions are numbers, some of it may be held until more comes.
+    pub(super) fn fitting<'a>(&mut self, index: usize, piece: &'a str, numbered: Option<(Seq, &Live)>) -> Cow<'a, str> {
+        let Some((seq, live)) = numbered else { return Cow::Borrowed(piece) };
+        let mut text = std::mem::take(&mut self.0[index].held) + piece;
+        let chars = text.chars().count();
+        if live.chars() + chars >= (PROGRESS_END - OPENED) as usize {
+            self.give_up(index);
+            return Cow::Borrowed("");
+        }
+        let count = number::deliverable(seq, live, chars);
+        let cut = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
+        self.0[index].held = text.split_off(cut);
+        Cow::Owned(text)
+    }
+
+    pub(super) fn drop_held(&mut self, index: usize) {
+        self.0[index].held.clear();
+    }
+
+    pub(super) fn held_chars(&self, index: usize) -> usize {
+        self.0[index].held.chars().count()
     }
 
     /// Records that the dialect is told of the opening; false if it was before.

@@ -38,9 +38,12 @@ impl RunId {
     pub fn is_of_today(self, now_unix_ms: i64) -> bool {
         (self.unix_ms() - now_unix_ms).abs() <= RUN_ID_SKEW_MS_MAX
     }
-}
 
-impl RunId {
+    /// An id that is unique in this run, made unique in every conversation: what clients know a call by.
+    pub fn scoped(self, id: &str) -> String {
+        format!("{self}/{id}")
+    }
+
     /// Whether an import may bring this id: it may be old, but its time must be plausible.
     pub fn is_importable(self, now_unix_ms: i64) -> bool {
         (now_unix_ms - IMPORT_AGE_MS_MAX..=now_unix_ms + RUN_ID_SKEW_MS_MAX).contains(&self.unix_ms())

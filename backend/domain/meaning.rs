@@ -49,6 +49,13 @@ impl Text {
     pub fn new(span: SpanId, kind: Kind) -> Self {
         Self { span, parent: None, kind, role: Cow::Borrowed("assistant") }
     }
+
+    /// Whether it is a message of the run's input, which the server's agents record under such spans: what was said
+    /// before, also by the agent.
+    pub fn is_input(&self) -> bool {
+        let number = self.span.as_str().strip_prefix("input.");
+        self.parent.is_none() && number.is_some_and(|number| number.parse::<u32>().is_ok())
+    }
 }
 
 /// What an event means: the parts of its payload that have a meaning. JSON is as its producer wrote it, and empty where it

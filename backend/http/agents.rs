@@ -19,9 +19,10 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 }
 
 /// An agent of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConfiguredAgent {
-    name: Name,
+    pub(super) name: Name,
+    pub(super) temperature: Option<f64>,
     kind: AgentKind,
     model: Option<String>,
     tools: Vec<String>,
@@ -33,6 +34,7 @@ impl ConfiguredAgent {
     pub fn all(sections: &Named<Section>) -> Vec<Self> {
         let agents = sections.iter().map(|(name, section)| Self {
             name: Name::trusted(name),
+            temperature: section.temperature,
             kind: section.kind,
             model: Some(section.model.clone()).filter(|model| !model.is_empty()),
             tools: section.tools.clone(),

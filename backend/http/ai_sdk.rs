@@ -229,7 +229,10 @@ impl Chat<'_> {
                 || Problem::new(Code::InvalidRequest, format!("the call {id} has no output")).field("messages");
             output.map(|output| output.message(id)).ok_or_else(missing)
         };
-        let outputs = continued.outputs_of(run, &ids);
+        // An agent elsewhere may know a call by an id that is unique in its run only.
+        let scope = run.scoped("");
+        let names: Vec<&str> = ids.iter().map(|id| id.strip_prefix(&scope).unwrap_or(id)).collect();
+        let outputs = continued.outputs_of(run, &names);
         let messages = outputs.into_iter().zip(&ids).map(result).collect::<Result<_, _>>()?;
         let before = Own::of(&latest);
         let mut earlier = if before.message_id == continued.message_id { before.continues } else { Vec::new() };

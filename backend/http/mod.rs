@@ -28,6 +28,7 @@ mod lasting;
 mod many_streams;
 mod model;
 mod openapi;
+mod outputs;
 mod page;
 pub mod problem;
 mod refusals;

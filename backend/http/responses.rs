@@ -20,6 +20,7 @@ use super::{
     extract::{Body, Caller, Query, Trace},
     lasting::Lasting,
     model::CreateRun,
+    outputs::{self, Unasked},
     problem::{Code, Problem},
     runs,
     stream::jitter,
@@ -88,10 +89,6 @@ async fn create(
     };
     let run = match previous {
         Some(previous) if !new.decided.is_empty() => answered(&server, &caller, &previous, &new).await?,
-        None if !new.decided.is_empty() => {
-            let rule = "approvals need previous_response_id, the response that asked";
-            return Err(Problem::new(Code::InvalidRequest, rule).field("previous_response_id"));
-        }
         previous => started(&server, &caller, trace, previous.as_ref(), new).await?,
     };
     let record = server.timeline.run(caller.owner(), run).await?.ok_or_else(Problem::not_found)?;
@@ -235,7 +232,18 @@ async fn started(
             Some(thread.ok_or_else(|| Problem::new(Code::InvalidRequest, gone).field("previous_response_id"))?)
         }
     };
-    let mut input = json!({"messages": new.messages});
+    let mut messages = new.messages;
+    let settled = outputs::settle(server, caller.owner(), (&new.agent, thread_id.as_ref()), &mut messages).await?;
+    let repeats = settled.map_err(|Unasked { index, rule }| {
+        Problem::new(Code::InvalidRequest, rule).field(format!("input[{index}].call_id"))
+    })?;
+    let mut repeats = repeats.into_iter();
+    messages.retain(|_| !repeats.next().unwrap_or_default());
+    if messages.is_empty() {
+        let rule = "the conversation has all of this already; send what is new";
+        return Err(Problem::new(Code::InvalidRequest, rule).field("input"));
+    }
+    let mut input = json!({"messages": messages});
     if !new.tools.is_empty() {
         input["tools"] = Value::Array(new.tools);
     }
@@ -263,7 +271,7 @@ async fn events(
     position: Position,
 ) -> Result<Response, Problem> {
     let follower = follow(server, caller.owner(), record.context.run_id).await?;
-    let dialect = Responses::new(head(server, record).await);
+    let dialect = Responses::new(record.context.run_id, head(server, record).await);
     let encoder = Conversation::new(dialect, position, SHOWN, jitter(server, DRAINED_RETRY_MS));
     Ok(stream(server, caller, connection, follower, encoder))
 }
@@ -273,7 +281,8 @@ async fn whole(server: &Server, caller: &Caller, record: &RunRecord, when: When)
     let lasting = Lasting::of(server, caller);
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;
     let head = head(server, record).await;
-    let mut encoder = Conversation::new(Whole::new(Responses::new(head), when), Position::default(), SHOWN, 0);
+    let mut encoder =
+        Conversation::new(Whole::new(Responses::new(record.context.run_id, head), when), Position::default(), SHOWN, 0);
     let mut body = Vec::new();
     loop {
         if lasting.is_over() {

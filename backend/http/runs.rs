@@ -17,6 +17,7 @@ use super::{
     Server,
     extract::{Body, Caller, ExternalIdPath, RunPath, Trace},
     model::{CreateRun, Run},
+    outputs,
     problem::{Code, Problem},
     run_lists,
     threads::created_or_ok,
@@ -132,6 +133,7 @@ pub(super) async fn open(
         .map_err(|wait| Problem::new(Code::Busy, "the principal exceeds its limit of runs per minute").after(wait))?;
     if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
         caller.may_use(server, agent)?;
+        outputs::check(server, owner, agent, &request).await?;
     }
     let timeline = &server.timeline;
     let now = timeline.clock().now();

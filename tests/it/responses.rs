@@ -1,5 +1,7 @@
 //! `OpenAI` Responses over raw HTTP: numbers, errors, owners. The official client is in `tests/sdk/test_responses.py`.
 
+mod open_responses;
+
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
@@ -176,7 +178,8 @@ async fn what_an_agent_cannot_do_is_refused_by_its_name_and_starts_nothing() {
         ("max_output_tokens", json!(5)),
         ("tools", json!([{"type": "web_search"}])),
         ("typo", json!(1)),
-        ("input", json!([{"role": "developer", "content": "x"}])),
+        ("presence_penalty", json!(1)),
+        ("input", json!([{"role": "critic", "content": "x"}])),
         ("previous_response_id", json!("resp_1")),
     ] {
         let mut body = json!({"model": "helper", "input": "hi"});

@@ -3,6 +3,7 @@
 //! One file for each kind of fault, named after it; longer inputs lie in the folder of the same name, minimised. The
 //! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.
 
+mod conversation_ids;
 #[cfg(feature = "agents")]
 mod endpoints;
 mod environment;
@@ -17,10 +18,17 @@ mod formulas;
 mod heavy_queries;
 mod index_turns;
 mod opened_and_closed;
+mod opened_and_closed;
 mod preflight;
+mod preflight;
+mod questions;
+mod questions;
+mod repeated_ids;
 mod repeated_ids;
 mod resuming;
+mod resuming;
 mod telegram;
+mod tokens_of_providers;
 mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
@@ -32,3 +40,4 @@ mod same_words;
 mod tokens_of_providers;
 mod what_commands_say;
 mod questions;
+mod what_commands_say;

@@ -13,7 +13,11 @@ use crate::{
         assistant::{fetch, messages_of},
         model::{ImageSource, Message, MessageRole, Part},
     },
-    domain::{context::RunContext, id::SpanId, limits::CLIENT_TOOLS_MAX},
+    domain::{
+        context::RunContext,
+        id::{RunId, SpanId},
+        limits::CLIENT_TOOLS_MAX,
+    },
     emitters::host::RunHost,
     threads::state_thread,
 };
@@ -46,7 +50,10 @@ impl Given {
             return Self::whole(context, request);
         }
         let told = messages_of(&input).into_iter().enumerate().map(|(n, message)| {
-            let payload = json!({"role": message.role, "content": message.visible()});
+            let mut payload = json!({"role": message.role, "content": message.visible()});
+            if let Some(call) = &message.tool_call_id {
+                payload["tool_call_id"] = json!(fitted(own_id(call)));
+            }
             (SpanId::trusted(&format!("input.{n}")), payload)
         });
         let (told, mut messages) = (told.collect(), messages_of(&input));
@@ -144,9 +151,20 @@ fn told(n: usize, message: &Value) -> Option<(SpanId, Value)> {
     }
 }
 
+/// The endpoint's own id of a call, of the one that clients of other protocols know.
+fn own_id(call: &str) -> &str {
+    match call.split_once('/') {
+        Some((run, id)) if run.parse::<RunId>().is_ok() => id,
+        _ => call,
+    }
+}
+
 /// A message of our own form as AG-UI has it.
 fn message_of(context: &RunContext, n: usize, message: &Message) -> Value {
     let id = format!("{}.input.{n}", context.run_id);
+    if let Some(call) = &message.tool_call_id {
+        return json!({"id": id, "role": "tool", "toolCallId": own_id(call), "content": message.text()});
+    }
     let role = if message.role == MessageRole::Assistant { "assistant" } else { "user" };
     let plain = message.content.iter().all(|part| matches!(part, Part::Text { .. }));
     if plain || role == "assistant" {

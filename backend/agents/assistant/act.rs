@@ -65,7 +65,10 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     for Numbered { span, call } in &clients {
         visit.env.emitter.client_tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
     }
-    let waiting = clients.into_iter().map(|Numbered { span, call }| Waiting { span, call_id: call.id }).collect();
+    let run = visit.env.host.context().run_id;
+    let waiting = clients.into_iter();
+    let waiting = waiting.map(|Numbered { span, call }| Waiting { id: run.scoped(span.as_str()), call_id: call.id });
+    let waiting = waiting.collect();
     let messages = calls.into_iter().map(|Numbered { span, call }| {
         let result = results.remove(&span).unwrap_or(Err(ToolError::Unknown(call.name)));
         // The model's own call stays as it was, so it is told what was called instead.

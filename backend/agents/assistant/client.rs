@@ -2,14 +2,14 @@
 //!
 //! A run whose model calls one is over: its output names the calls, and the next run of the thread brings their results
 //! among its messages. Invariant kept here: a result is taken only for a call that waits for the client, so no input can
-//! make up what a tool of the agent has said.
+//! make up what a tool of the agent has said; any other is ignored, and never the words of a user.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Assistant, Conversation, content_of, delegate::SPAWN_WORKER};
+use super::{Assistant, Conversation, delegate::SPAWN_WORKER};
 use crate::{
     agents::{
         builtin::artifact::READ_ARTIFACT,
@@ -17,10 +17,7 @@ use crate::{
         schema::Schema,
         tools::check_name,
     },
-    domain::{
-        id::SpanId,
-        limits::{CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX},
-    },
+    domain::limits::{CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX},
 };
 
 /// The stable name of an input whose tools cannot be offered.
@@ -29,9 +26,11 @@ pub(super) const INVALID: &str = "client_tools";
 /// A call that waits for its client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// The id in the log, which is what the client knows.
-    pub span: SpanId,
-    /// The id in the conversation.
+    /// What the client knows it by: the run's id stands before the one in the log, which is unique in that run only.
+    /// A thread that an older version stored has the latter alone.
+    #[serde(alias = "span")]
+    pub id: String,
+    /// The model's id.
     pub call_id: String,
 }
 
@@ -68,34 +67,19 @@ pub(super) fn tools(assistant: &Assistant, input: &Value) -> Result<Vec<ToolSpec
     tools.iter().enumerate().map(read).collect()
 }
 
-/// A message that brings the result of a call: the call's id, and the content.
-pub(super) fn result_of(message: &Value) -> Option<(&str, &Value)> {
-    let id = message.get("tool_call_id").or_else(|| message.get("toolCallId"))?.as_str()?;
-    (message["role"] == "tool").then_some((id, &message["content"]))
-}
-
 impl Conversation {
     /// The answers to the calls that have none, from a new run's input where they waited for the client.
-    pub(super) fn answers(&self, input: &Value) -> Vec<Message> {
-        let results: Vec<_> = input["messages"].as_array().into_iter().flatten().filter_map(result_of).collect();
+    pub(super) fn answers(&self, input: &[Message]) -> Vec<Message> {
         let answer = |call: String| {
             let Some(waiting) = self.waiting.iter().find(|waiting| waiting.call_id == call) else {
                 return Message::tool(call, "the run ended before this call");
             };
-            let found = results.iter().find(|(id, _)| *id == waiting.span.as_str() || *id == waiting.call_id);
-            match found {
-                Some((_, content)) => Message { content: content_of(content), ..Message::tool(call, "") },
+            match input.iter().find(|message| message.tool_call_id.as_ref() == Some(&waiting.id)) {
+                Some(result) => Message { content: result.content.clone(), ..Message::tool(call, "") },
                 None => Message::tool(call, "the client gave no result for this call"),
             }
         };
         self.open_calls().into_iter().map(answer).collect()
-    }
-
-    /// Whether a message of an input is one of [`Conversation::answers`].
-    pub(super) fn is_answer(&self, message: &Value) -> bool {
-        result_of(message).is_some_and(|(id, _)| {
-            self.waiting.iter().any(|waiting| id == waiting.span.as_str() || id == waiting.call_id)
-        })
     }
 
     /// What a run of this conversation brings: the last answer, and the calls that wait for the client.
@@ -107,12 +91,48 @@ impl Conversation {
             .flat_map(|message| &message.tool_calls)
             .filter_map(|call| {
                 let waiting = self.waiting.iter().find(|waiting| waiting.call_id == call.id)?;
-                Some(json!({"id": waiting.span, "name": call.name, "args": call.args}))
+                Some(json!({"id": waiting.id, "name": call.name, "args": call.args}))
             })
             .collect();
         if !calls.is_empty() {
             output["tool_calls"] = Value::Array(calls);
         }
         output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::model::{MessageRole, ToolCall};
+
+    /// A conversation whose call `c` waits for the client, which knows it by this id.
+    fn waiting(id: &str) -> Conversation {
+        let call = ToolCall { id: "c".to_owned(), name: "look".to_owned(), args: json!({}), signatures: Vec::new() };
+        let messages = vec![Message { tool_calls: vec![call], ..Message::assistant("") }];
+        let waiting = vec![Waiting { id: id.to_owned(), call_id: "c".to_owned() }];
+        Conversation { messages, waiting, ..Conversation::default() }
+    }
+
+    #[test]
+    fn what_a_tool_has_said_is_the_result_of_the_call_it_names_and_never_the_words_of_a_user() {
+        let brought = |id: Value, role: &str| {
+            let message = json!({"role": role, "tool_call_id": id, "content": "sun"});
+            let asked = waiting("r/s1.tools.0").asked(&json!({"messages": [message]}));
+            assert!(asked.messages.iter().all(|message| message.role != MessageRole::User), "{id} {role}");
+            asked.messages[1].text()
+        };
+        assert_eq!(brought(json!("r/s1.tools.0"), "tool"), "sun");
+        for other in [json!("c"), json!("s1.tools.0"), json!("q/s1.tools.0"), Value::Null] {
+            for role in ["tool", "function"] {
+                assert_eq!(brought(other.clone(), role), "the client gave no result for this call");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_of_a_thread_that_an_older_version_stored_still_waits() {
+        let stored: Waiting = serde_json::from_value(json!({"span": "s1.tools.0", "call_id": "c"})).unwrap();
+        assert_eq!(waiting("s1.tools.0").waiting, [stored]);
     }
 }

@@ -122,9 +122,10 @@ impl Conversation {
     pub fn asked(mut self, input: &Value) -> Self {
         // A restored thread with messages edited by hand may hold fewer than were left out.
         self.cut = self.cut.filter(|cut| cut.messages <= self.messages.len());
-        let answers = self.answers(input);
+        let new = messages_of(input);
+        let answers = self.answers(&new);
         self.messages.extend(answers);
-        self.messages.extend(new_messages(input, |message| self.is_answer(message)));
+        self.messages.extend(new.into_iter().filter(|message| message.role != MessageRole::Tool));
         self.waiting.clear();
         self
     }
@@ -156,25 +157,29 @@ impl Conversation {
 }
 
 /// The messages of a run's input. `input` is a text, or an object with `messages` (each with `role` and `content`),
-/// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts.
+/// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts. What a tool
+/// has said, by its call's id, is a message of the tool, whether anything waits for it or not.
 pub fn messages_of(input: &Value) -> Vec<Message> {
-    new_messages(input, |_| false)
-}
-
-/// [`messages_of`], without those that `is_other` picks out.
-fn new_messages(input: &Value, is_other: impl Fn(&Value) -> bool) -> Vec<Message> {
     let user = |content| Message { content, ..Message::user("") };
     if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
         let read = |message: &Value| {
-            let role = message.get("role").cloned().and_then(|role| serde_json::from_value::<MessageRole>(role).ok());
-            // System messages come from the configuration, and no input may supply a tool's result.
-            let role = role.filter(|role| *role == MessageRole::Assistant).unwrap_or(MessageRole::User);
-            Message { role, ..user(content_of(&message["content"])) }
+            let content = content_of(&message["content"]);
+            match message["role"].as_str() {
+                Some("tool" | "function") => Message { content, ..Message::tool(call_of(message), "") },
+                Some("assistant") => Message { role: MessageRole::Assistant, ..user(content) },
+                // System messages come from the configuration.
+                _ => user(content),
+            }
         };
-        return messages.iter().filter(|message| !is_other(message)).map(read).collect();
+        return messages.iter().map(read).collect();
     }
     let named = ["content", "text", "task"].into_iter().find_map(|name| input.get(name)).unwrap_or(input);
     vec![user(content_of(named))]
+}
+
+/// The call whose result a message brings.
+fn call_of(message: &Value) -> &str {
+    message.get("tool_call_id").or_else(|| message.get("toolCallId")).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn content_of(content: &Value) -> Vec<Part> {
@@ -220,8 +225,8 @@ impl Agent for Assistant {
             for (n, message) in messages_of(&input).iter().enumerate() {
                 let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
                 let mut payload = json!({"role": message.role, "content": said});
-                if let Some((call, _)) = client::result_of(&input["messages"][n]) {
-                    (payload["role"], payload["tool_call_id"]) = (json!("tool"), json!(call));
+                if let Some(call) = &message.tool_call_id {
+                    payload["tool_call_id"] = json!(call);
                 }
                 env.emitter.message(&span, &payload, None).await?;
             }

@@ -7,6 +7,8 @@ pub const LIVE_TEXTS_MAX: usize = 4;
 pub const CHAT_RECENT_MAX: usize = 256;
 /// Ids with which a stream for chat clients compares a new one, at least, and at most twice as many.
 pub const CHAT_NAMES_MAX: usize = 512;
+/// Runs of a conversation, the newest, among whose calls the one is looked for that a client's output is for.
+pub const CALL_RUNS_MAX: i64 = 100;
 /// Steps that are open at a time for a reader of AG-UI.
 pub const AGUI_STEPS_MAX: usize = 8;
 /// Subagents that are open at a time for a reader of AG-UI.

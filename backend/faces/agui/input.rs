@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::VERSION;
 use crate::domain::{
-    id::{ExternalId, Malformed, RunId, SpanId, ThreadId},
+    id::{ExternalId, Malformed, SpanId, ThreadId},
     interrupt::{Answer, Decision},
     json::Json,
     limits::AGUI_RESUME_MAX,
@@ -90,13 +90,7 @@ impl Input {
         let messages = self.members["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let said = messages.iter().rposition(|message| message["role"] == "assistant");
         let is_said = |message: &&Value| matches!(message["role"].as_str(), Some("user" | "tool"));
-        let mut news: Vec<Value> = messages[said.map_or(0, |at| at + 1)..].iter().filter(is_said).cloned().collect();
-        for message in &mut news {
-            let call = message["toolCallId"].as_str().and_then(|id| id.split_once('/'));
-            if let Some((_, span)) = call.filter(|(run, _)| run.parse::<RunId>().is_ok()) {
-                message["toolCallId"] = json!(span);
-            }
-        }
+        let news: Vec<&Value> = messages[said.map_or(0, |at| at + 1)..].iter().filter(is_said).collect();
         let mut input = json!({"messages": news});
         for name in ["tools", "context", "state", "forwardedProps"] {
             if let Some(value) = self.members.get(name).filter(|value| !value.is_null()) {
@@ -151,7 +145,7 @@ mod tests {
         ]);
         let input = input(&json!({"messages": messages, "tools": [{"name": "x"}], "state": null})).unwrap();
         let news: Value = serde_json::from_str(input.news().as_str()).unwrap();
-        assert_eq!(news["messages"][0]["toolCallId"], "s1.tools.0");
+        assert_eq!(news["messages"][0]["toolCallId"], messages[2]["toolCallId"]);
         assert_eq!((&news["messages"][1]["id"], &news["messages"][2]["toolCallId"]), (&json!("4"), &json!("a/b")));
         assert_eq!((news["tools"].clone(), news.get("state")), (json!([{"name": "x"}]), None));
         assert_eq!(input.whole().member::<Value>("messages").unwrap(), messages);

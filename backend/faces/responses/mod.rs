@@ -1,12 +1,13 @@
 //! `OpenAI` Responses: a run as a response, and as the stream of events that makes one.
 //!
 //! The number of an event is its [`Position`]: a function of the run's log and of the characters delivered, the same on
-//! every server. Numbers increase and are not consecutive. A stream that begins after one says exactly what follows it,
-//! so a response that goes on in the background can be read in pieces.
+//! every server, from 0 and below 2^31. Numbers increase and are not consecutive. A stream that begins after one says
+//! exactly what follows it, so a response that goes on in the background can be read in pieces.
 //!
 //! `docs/protocols/openai-responses.md` has what maps to what. Start reading at [`Responses`]; `output.rs` keeps the
 //! items, `request.rs` reads what clients send.
 
+mod calls;
 mod output;
 pub mod request;
 pub mod whole;
@@ -16,13 +17,16 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
-use self::output::{AboutItem, Output};
+use self::{
+    calls::Call,
+    output::{AboutItem, Output},
+};
 use super::{
     conversation::{Dialect, Event, Part},
     position::Position,
 };
 use crate::domain::{
-    id::SpanId,
+    id::{RunId, SpanId},
     json::{Json, JsonSlice},
     meaning::{Kind, Text, What},
     usage::Usage,
@@ -30,9 +34,6 @@ use crate::domain::{
 
 /// What most events fit into.
 const MOST_BYTES: usize = 256;
-
-/// Who makes the calls of an agent's own tools, in the words of the protocol.
-const SERVER_LABEL: &str = "runreel";
 
 /// A text that has begun: its item, and what was said of it.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ struct Begun {
 /// How a run's conversation is said as a response.
 #[derive(Debug)]
 pub struct Responses {
+    run: RunId,
     /// The response without its output, status, error and usage.
     head: Map<String, Value>,
     status: &'static str,
@@ -80,17 +82,11 @@ impl Said {
     }
 }
 
-/// A call that has begun.
-#[derive(Debug)]
-struct Call {
-    index: usize,
-    item: Value,
-}
-
 impl Responses {
     /// For the response with these members: `id`, `created_at`, `model` and what else the request determined.
-    pub fn new(head: Map<String, Value>) -> Self {
+    pub fn new(run: RunId, head: Map<String, Value>) -> Self {
         Self {
+            run,
             head,
             status: "queued",
             error: Value::Null,
@@ -128,10 +124,10 @@ impl Responses {
     }
 
     fn text_begins(&mut self, text: &Text, out: &mut Vec<Said>) {
-        if text.role != "assistant" {
+        if text.role != "assistant" || text.is_input() {
             return;
         }
-        let id = id_of(text);
+        let id = self.item_id(if text.kind == Kind::Message { "msg" } else { "rs" }, text.span.as_str());
         let (item, part) = match text.kind {
             Kind::Message => (
                 json!({"id": id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}),
@@ -184,6 +180,11 @@ impl Responses {
         self.output.done(index, &item, out);
     }
 
+    /// The id of an item, unique among those of all responses.
+    fn item_id(&self, kind: &str, id: &str) -> String {
+        format!("{kind}_{}", self.run.scoped(id))
+    }
+
     fn add(&mut self, usage: Option<Usage>) {
         let Some(more) = usage else { return };
         *self.usage.get_or_insert_default() += more;
@@ -219,12 +220,8 @@ impl Responses {
                 self.call_ends(tool_call_id, name, Ok(&words(Some(result), "")), out);
             }
             What::ToolFailed { tool_call_id, name, error, .. } => {
-                self.call_ends(
-                    tool_call_id,
-                    name,
-                    Err(&words(error.as_ref().map(Json::slice), "the call failed")),
-                    out,
-                );
+                let error = words(error.as_ref().map(Json::slice), "the call failed");
+                self.call_ends(tool_call_id, name, Err(&error), out);
             }
             What::InterruptRequested { interrupt_id, tool_call_id } => {
                 self.asked(interrupt_id, tool_call_id.as_deref(), event.payload(), out);
@@ -237,71 +234,6 @@ impl Responses {
         self.status = status;
         self.completed_at = if status == "completed" { json!(event.frame.at.timestamp()) } else { Value::Null };
         self.about(event_type, out);
-    }
-
-    /// A call that the client makes: its result comes with the next response.
-    fn client_call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
-        let item_id = format!("fc_{id}");
-        let item = |status: &str, args: &str| {
-            json!({"id": item_id, "type": "function_call", "call_id": id, "name": name, "arguments": args,
-                "status": status})
-        };
-        let index = self.output.add(&item("in_progress", ""), out);
-        let about = AboutItem { item_id: Some(&item_id), output_index: index, ..AboutItem::default() };
-        let event_type = "response.function_call_arguments.delta";
-        out.push(Said::of(&AboutItem { event_type, delta: Some(args), ..about }));
-        let event_type = "response.function_call_arguments.done";
-        out.push(Said::of(&AboutItem { event_type, name: Some(name), arguments: Some(args), ..about }));
-        self.output.done(index, &item("completed", args), out);
-    }
-
-    /// A call that the agent makes itself.
-    fn call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
-        let item_id = format!("mcp_{id}");
-        let item = json!({"id": item_id, "type": "mcp_call", "server_label": SERVER_LABEL, "name": name,
-            "arguments": args, "status": "in_progress", "output": null, "error": null,
-            "approval_request_id": self.approvals.remove(id)});
-        let index = self.output.add(&item, out);
-        let about = AboutItem { item_id: Some(&item_id), output_index: index, ..AboutItem::default() };
-        out.push(Said::of(&AboutItem { event_type: "response.mcp_call.in_progress", ..about }));
-        let event_type = "response.mcp_call_arguments.done";
-        out.push(Said::of(&AboutItem { event_type, arguments: Some(args), ..about }));
-        self.calls.insert(id.to_owned(), Call { index, item });
-    }
-
-    fn call_ends(&mut self, id: &str, name: &str, result: Result<&str, &str>, out: &mut Vec<Said>) {
-        if !self.calls.contains_key(id) {
-            self.call(id, name, "{}", out);
-        }
-        let Some(Call { index, mut item }) = self.calls.remove(id) else { return };
-        let (event_type, status) = match result {
-            Ok(output) => {
-                item["output"] = json!(output);
-                ("response.mcp_call.completed", "completed")
-            }
-            Err(error) => {
-                item["error"] =
-                    json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": error}]});
-                ("response.mcp_call.failed", "failed")
-            }
-        };
-        item["status"] = json!(status);
-        let item_id = item["id"].as_str();
-        out.push(Said::of(&AboutItem { event_type, item_id, output_index: index, ..AboutItem::default() }));
-        self.output.done(index, &item, out);
-    }
-
-    fn asked(&mut self, id: &str, call: Option<&str>, payload: JsonSlice<'_>, out: &mut Vec<Said>) {
-        if payload.member::<String>("kind").as_deref() != Some("approval") {
-            return;
-        }
-        let name: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
-        let args = payload.members().raw("args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
-        self.approvals.insert(call.unwrap_or(id).to_owned(), id.to_owned());
-        let item = json!({"id": id, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": name,
-            "arguments": args});
-        let index = self.output.add(&item, out);
-        self.output.done(index, &item, out);
     }
 }
 
@@ -356,13 +288,6 @@ fn delta_of(kind: Kind) -> (&'static str, Option<[u8; 0]>) {
     match kind {
         Kind::Message => ("response.output_text.delta", Some([])),
         Kind::Reasoning => ("response.reasoning_text.delta", None),
-    }
-}
-
-fn id_of(text: &Text) -> String {
-    match text.kind {
-        Kind::Message => format!("msg_{}", text.span),
-        Kind::Reasoning => format!("rs_{}", text.span),
     }
 }
 

@@ -33,10 +33,12 @@ const IGNORED: [&str; 14] = [
 ];
 
 /// Members that would change the answer, and why they cannot. Null is accepted.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 13] = [
     ("instructions", "an agent's instructions are those of its configuration"),
     ("temperature", "an agent's temperature is that of its configuration"),
     ("top_p", "an agent's sampling is that of its configuration"),
+    ("presence_penalty", "an agent's sampling is that of its configuration"),
+    ("frequency_penalty", "an agent's sampling is that of its configuration"),
     ("max_output_tokens", "an agent's bounds are those of its configuration"),
     ("max_tool_calls", "an agent's bounds are those of its configuration"),
     ("reasoning", "an agent's reasoning is that of its configuration"),
@@ -54,6 +56,8 @@ pub struct CreateResponse {
     /// The messages of the run's input, the results of the client's calls among them.
     pub messages: Vec<Value>,
     pub decided: Vec<Decided>,
+    /// The run that asked for what is decided.
+    approves: Option<RunId>,
     /// The tools that the client executes, as a run's input has them.
     pub tools: Vec<Value>,
     pub background: bool,
@@ -77,6 +81,7 @@ impl CreateResponse {
             agent,
             messages: Vec::new(),
             decided: Vec::new(),
+            approves: None,
             tools: Vec::new(),
             background: false,
             store: true,
@@ -91,10 +96,26 @@ impl CreateResponse {
         if new.messages.is_empty() && new.decided.is_empty() {
             return Err(InvalidMember::new("input", "must be a text, or a list of at least one item"));
         }
+        new.check_approvals()?;
         if new.previous.is_some() && new.conversation.is_some() {
             return Err(InvalidMember::new("conversation", "cannot be given beside previous_response_id"));
         }
         Ok(new)
+    }
+
+    /// An approval is of the response that asked for it, and of no other in which a call has the same id.
+    fn check_approvals(&self) -> Result<(), InvalidMember> {
+        match (self.previous, self.approves) {
+            (None, Some(_)) => {
+                let rule = "approvals need previous_response_id, the response that asked";
+                Err(InvalidMember::new("previous_response_id", rule))
+            }
+            (Some(previous), Some(asker)) if previous != asker => {
+                let rule = "the approval is of another response than previous_response_id";
+                Err(InvalidMember::new("input", rule))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn take(&mut self, name: &str, value: &Value) -> Result<(), InvalidMember> {
@@ -138,7 +159,13 @@ impl CreateResponse {
             match item["type"].as_str().unwrap_or("message") {
                 "message" => self.messages.push(message(&at, item)?),
                 "function_call_output" => self.messages.push(tool_output(&at, item)?),
-                "mcp_approval_response" => self.decided.push(decided(&at, item)?),
+                "mcp_approval_response" => {
+                    let (asker, decided) = decided(&at, item)?;
+                    if self.approves.replace(asker).is_some_and(|other| other != asker) {
+                        return Err(InvalidMember::new(at, "the approvals are of two responses"));
+                    }
+                    self.decided.push(decided);
+                }
                 // What the thread has already: a client may send the last response's output back.
                 "reasoning" | "function_call" | "mcp_call" | "mcp_approval_request" | "item_reference" => {
                     let rule = "the agent continues from its thread; send previous_response_id and only what is new";
@@ -194,12 +221,8 @@ fn metadata(value: &Value) -> Result<Map<String, Value>, InvalidMember> {
 
 fn message(at: &str, item: &Value) -> Result<Value, InvalidMember> {
     let role = item["role"].as_str().unwrap_or_default();
-    if matches!(role, "system" | "developer") {
-        let why = "an agent's instructions are those of its configuration; send the user's messages";
-        return Err(InvalidMember::new(format!("{at}.role"), why));
-    }
-    if !matches!(role, "user" | "assistant") {
-        return Err(InvalidMember::new(format!("{at}.role"), "must be user or assistant"));
+    if !matches!(role, "user" | "assistant" | "system" | "developer") {
+        return Err(InvalidMember::new(format!("{at}.role"), "must be user, assistant, system or developer"));
     }
     let content = match &item["content"] {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
@@ -240,15 +263,15 @@ fn tool_output(at: &str, item: &Value) -> Result<Value, InvalidMember> {
     Ok(json!({"role": "tool", "tool_call_id": id, "content": content}))
 }
 
-fn decided(at: &str, item: &Value) -> Result<Decided, InvalidMember> {
-    let id = item["approval_request_id"].as_str().and_then(|id| id.parse().ok());
+fn decided(at: &str, item: &Value) -> Result<(RunId, Decided), InvalidMember> {
+    let id = item["approval_request_id"].as_str().and_then(|id| id.split_once('/'));
+    let id = id.and_then(|(run, id)| Some((run.parse().ok()?, id.parse().ok()?)));
+    let rule = "must be the id of an mcp_approval_request";
+    let (run, interrupt_id) = id.ok_or_else(|| InvalidMember::new(format!("{at}.approval_request_id"), rule))?;
     let approved = item["approve"].as_bool();
-    Ok(Decided {
-        run_id: None,
-        interrupt_id: id.ok_or_else(|| InvalidMember::new(format!("{at}.approval_request_id"), "must be a span id"))?,
-        approved: approved.ok_or_else(|| InvalidMember::new(format!("{at}.approve"), "must be true or false"))?,
-        reason: item["reason"].as_str().map(str::to_owned),
-    })
+    let approved = approved.ok_or_else(|| InvalidMember::new(format!("{at}.approve"), "must be true or false"))?;
+    let reason = item["reason"].as_str().map(str::to_owned);
+    Ok((run, Decided { run_id: Some(run), interrupt_id, approved, reason }))
 }
 
 #[cfg(test)]
@@ -293,11 +316,24 @@ mod tests {
     #[test]
     fn tools_and_approvals_are_those_of_a_run() {
         let tool = json!({"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": true});
-        let approval = json!({"type": "mcp_approval_response", "approval_request_id": "s2.tools.0", "approve": true});
-        let new = read(&json!({"tools": [tool], "input": [approval], "store": false})).unwrap();
+        let run = "0198c0de-0000-7000-8000-000000000001";
+        let approval = |id: &str| json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": true});
+        let id = format!("{run}/s2.tools.0");
+        let body = json!({"tools": [tool], "input": [approval(&id)], "store": false,
+            "previous_response_id": format!("resp_{run}")});
+        let new = read(&body).unwrap();
         assert_eq!(new.tools, [json!({"name": "weather", "description": "", "parameters": {"type": "object"}})]);
         let interrupt_id = "s2.tools.0".parse().unwrap();
-        assert_eq!(new.decided, [Decided { run_id: None, interrupt_id, approved: true, reason: None }]);
+        assert_eq!(new.decided, [Decided { run_id: run.parse().ok(), interrupt_id, approved: true, reason: None }]);
         assert!(!new.store && new.messages.is_empty());
+        let other = "resp_0198c0de-0000-7000-8000-000000000002";
+        for (id, previous, field) in [
+            (id.as_str(), None, "previous_response_id"),
+            (&id, Some(other), "input"),
+            ("s2.tools.0", Some(other), "input[0].approval_request_id"),
+        ] {
+            let body = json!({"input": [approval(id)], "previous_response_id": previous});
+            assert_eq!(read(&body).unwrap_err().field, field);
+        }
     }
 }

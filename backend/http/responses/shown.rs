@@ -13,6 +13,9 @@ pub(super) async fn head(server: &Server, record: &RunRecord) -> Map<String, Val
         Some(input) => server.timeline.whole_input(context, input.clone()).await.ok(),
         None => None,
     };
+    let agent = server.agents.iter().find(|agent| context.agent.as_ref() == Some(&agent.name));
+    // Open Responses has a number here; what an agent elsewhere uses is not known.
+    let temperature = agent.and_then(|agent| agent.temperature).unwrap_or(1.0);
     let tools: Vec<Value> = input.and_then(|input| input.member("tools")).unwrap_or_default();
     let head = json!({
         "id": format!("{ID_PREFIX}{}", context.run_id), "object": "response",
@@ -26,7 +29,8 @@ pub(super) async fn head(server: &Server, record: &RunRecord) -> Map<String, Val
         "tool_choice": "auto", "parallel_tool_calls": true, "truncation": "disabled",
         "text": {"format": {"type": "text"}}, "reasoning": {"effort": null, "summary": null},
         "instructions": null, "incomplete_details": null, "max_output_tokens": null, "max_tool_calls": null,
-        "temperature": null, "top_p": null, "user": null,
+        "temperature": temperature, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_logprobs": 0,
+        "service_tier": "default", "user": null, "safety_identifier": null, "prompt_cache_key": null,
     });
     match head {
         Value::Object(members) => members,

@@ -4,19 +4,22 @@
 //! tests are part of the integration tests and use their `support`. CONTRIBUTING.md says how to add one.
 
 mod conversation_ids;
+mod cut_off;
+mod cut_off;
 #[cfg(feature = "agents")]
 mod endpoints;
 mod environment;
-mod errors;
-mod formulas;
-#[cfg(feature = "agents")]
-mod model_calls;
-mod cut_off;
 mod environment;
+mod errors;
 mod forged;
+mod forged;
+mod formulas;
 mod formulas;
 mod heavy_queries;
 mod index_turns;
+mod index_turns;
+#[cfg(feature = "agents")]
+mod model_calls;
 mod opened_and_closed;
 mod opened_and_closed;
 mod preflight;
@@ -27,17 +30,13 @@ mod repeated_ids;
 mod repeated_ids;
 mod resuming;
 mod resuming;
+mod same_words;
 mod telegram;
 mod tokens_of_providers;
 mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;
-mod cut_off;
-mod forged;
-mod index_turns;
-mod same_words;
-mod tokens_of_providers;
 mod what_commands_say;
 mod questions;
 mod what_commands_say;

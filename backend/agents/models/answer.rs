@@ -1,7 +1,5 @@
 //! [`Answer`]: what was read of an answer so far, whatever its provider's format.
 
-use std::collections::BTreeMap;
-
 use super::{
     calls::Calls,
     error::{self, too_long},
@@ -18,6 +16,8 @@ use crate::{
 
 /// Marks a signature that is a whole block of its provider's.
 pub(super) const BLOCK: &str = "block:";
+/// Most thoughts that are told apart.
+const BLOCKS_MAX: usize = 1_024;
 /// Names of members that an error about an unreadable answer repeats.
 const NAMES_TOLD_MAX: usize = 6;
 /// Characters of a name or a media type that such an error repeats.
@@ -31,8 +31,8 @@ pub(super) struct Answer<'a, 'b> {
     pub told: bool,
     text: Written,
     thoughts: Written,
-    /// Thoughts by the number of their block, with what only their provider can read.
-    blocks: BTreeMap<i64, Block>,
+    /// Thoughts, with what only their provider can read.
+    blocks: Vec<Block>,
     pub calls: Calls,
     pub usage: Usage,
     /// Why it ended, in the provider's word.
@@ -55,6 +55,8 @@ struct Written {
 /// A thought that its provider wants back.
 #[derive(Default)]
 struct Block {
+    /// As its provider counts; it may be that of others, too.
+    number: i64,
     text: Written,
     signature: String,
 }
@@ -67,7 +69,7 @@ impl<'a, 'b> Answer<'a, 'b> {
             told: false,
             text: Written::default(),
             thoughts: Written::default(),
-            blocks: BTreeMap::new(),
+            blocks: Vec::new(),
             calls: Calls::default(),
             usage: Usage::default(),
             finish: None,
@@ -111,7 +113,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     }
 
     fn signature_bytes(&self) -> usize {
-        self.blocks.values().map(|block| block.text.text.len() + block.signature.len()).sum()
+        self.blocks.iter().map(|block| block.text.text.len() + block.signature.len()).sum()
     }
 
     /// A piece of the text; whether it was one.
@@ -138,24 +140,43 @@ impl<'a, 'b> Answer<'a, 'b> {
         (self.deltas)(if is_thought { Delta::Reasoning(piece) } else { Delta::Text(piece) });
     }
 
+    /// Whatever comes with this number from here on belongs to another thought.
+    pub(super) fn begin_block(&mut self, number: i64) {
+        if self.blocks.len() < BLOCKS_MAX {
+            self.blocks.push(Block::default());
+        }
+        if let Some(last) = self.blocks.last_mut() {
+            last.number = number;
+        }
+    }
+
+    fn block(&mut self, number: i64) -> &mut Block {
+        let known = self.blocks.iter().rposition(|block| block.number == number);
+        let at = known.unwrap_or_else(|| {
+            self.begin_block(number);
+            self.blocks.len() - 1
+        });
+        &mut self.blocks[at]
+    }
+
     /// A piece of a thought that is kept with its signature.
     pub(super) fn think_in_block(&mut self, number: i64, piece: Option<Unread<'_>>) {
         let Some(piece) = piece.filter(|piece| self.think(Some(*piece))) else { return };
-        let written = &mut self.blocks.entry(number).or_default().text;
+        let written = &mut self.block(number).text;
         written.text.extend(written.halves.join(piece));
     }
 
     /// A piece of the signature of a thought.
     pub(super) fn sign(&mut self, number: i64, signature: &str) {
-        self.blocks.entry(number).or_default().signature.push_str(signature);
+        self.block(number).signature.push_str(signature);
     }
 
     /// A signature that belongs to the answer as a whole.
     pub(super) fn sign_answer(&mut self, signature: &str) {
-        let known = self.blocks.values().any(|block| block.signature == signature);
-        if !signature.is_empty() && !known {
-            let next = self.blocks.last_key_value().map_or(0, |(number, _)| number.saturating_add(1));
-            self.sign(next, signature);
+        let is_known = self.blocks.iter().any(|block| block.signature == signature);
+        if !signature.is_empty() && !is_known {
+            self.begin_block(-1);
+            self.sign(-1, signature);
         }
     }
 
@@ -209,11 +230,11 @@ impl<'a, 'b> Answer<'a, 'b> {
 
     fn content(self) -> Vec<Part> {
         let mut content = Vec::new();
-        let is_in_blocks = self.blocks.values().any(|block| !block.text.text.is_empty());
+        let is_in_blocks = self.blocks.iter().any(|block| !block.text.text.is_empty());
         if !is_in_blocks && !self.thoughts.text.is_empty() {
             content.push(Part::Reasoning { text: self.thoughts.text, signature: None });
         }
-        for mut block in self.blocks.into_values() {
+        for mut block in self.blocks {
             block.text.text.extend(block.text.halves.end());
             let signature = (!block.signature.is_empty()).then(|| mark(self.kind, &block.signature));
             content.push(Part::Reasoning { text: block.text.text, signature });

@@ -162,14 +162,15 @@ fn begin(answer: &mut Answer<'_, '_>, number: Option<i64>, block: Option<Unread<
     match members.text("type").unwrap_or_default().as_str() {
         "text" => _ = answer.say(members.get("text")),
         "thinking" => {
+            answer.begin_block(number.unwrap_or_default());
             answer.think_in_block(number.unwrap_or_default(), members.get("thinking"));
             if let Some(signature) = members.text("signature") {
                 answer.sign(number.unwrap_or_default(), &signature);
             }
         }
         "redacted_thinking" => {
-            let whole = lenient::mended(block.as_str());
-            answer.sign(number.unwrap_or_default(), &format!("{BLOCK}{whole}"));
+            answer.begin_block(number.unwrap_or_default());
+            answer.sign(number.unwrap_or_default(), &format!("{BLOCK}{}", lenient::mended(block.as_str())));
         }
         "tool_use" => {
             let args = members.get("input").filter(|input| input.members().names().next().is_some());

@@ -26,6 +26,7 @@ mod preflight;
 mod preflight;
 mod questions;
 mod questions;
+mod questions;
 mod repeated_ids;
 mod repeated_ids;
 mod resuming;
@@ -34,9 +35,9 @@ mod same_words;
 mod telegram;
 mod tokens_of_providers;
 mod tokens_of_providers;
+mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
 mod what_commands_say;
 mod what_commands_say;
-mod questions;
 mod what_commands_say;

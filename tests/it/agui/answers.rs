@@ -146,6 +146,7 @@ async fn an_answer_over_64_kib_is_refused_in_every_protocol_and_changes_nothing(
     ] {
         server.post(path, body).await.refused(413, "too_large");
     }
+    let id = format!("{run}/{}", id.as_str().unwrap());
     let item = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": false, "reason": long});
     let body = json!({"model": "admin", "previous_response_id": format!("resp_{run}"), "input": [item]});
     assert_eq!(server.post("/v1/responses", body).await.expect(413)["error"]["code"], "too_large");

@@ -133,7 +133,10 @@ async fn an_answer_to_what_nobody_asked_is_refused_with_the_others() {
     };
     let message = json!({"id": run, "role": "assistant", "parts": [part("a"), part("none")]});
     server.post(&route("helper"), json!({"id": "c", "messages": [message]})).await.refused(404, "not_found");
-    let approve = |id: &str| json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": true});
+    let approve = |id: &str| {
+        let id = format!("{run}/{id}");
+        json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": true})
+    };
     let body = |model: &str, ids: &[&str]| {
         let input: Vec<Value> = ids.iter().map(|id| approve(id)).collect();
         json!({"model": model, "previous_response_id": format!("resp_{run}"), "input": input})

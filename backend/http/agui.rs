@@ -274,7 +274,7 @@ async fn follow(
     };
     let start = Position { sub: WHOLE, ..Position::default() };
     let (dialect, at) = match reading {
-        Reading::Beginning(seq) => (AgUi::beginning(names), Position { seq, ..start }),
+        Reading::Beginning(seq) => (AgUi::beginning(names, seq), Position { seq, ..start }),
         Reading::Joining => (AgUi::joining(names, earlier(server, caller, &record).await?), start),
         Reading::Resuming(at) => (AgUi::resuming(names), at),
     };

@@ -61,6 +61,9 @@ impl AgUi {
 
     fn result(&mut self, call: &str, message: Option<&str>, content: &str, out: &mut Vec<Said>) {
         let id = self.ids.of(call);
+        if let Some(message) = message {
+            self.ids.note_other(message);
+        }
         self.pending.retain(|pending| *pending != id);
         // The id of the message that the result is, where its producer gave it none.
         let message = message.map_or_else(|| format!("{id}/result"), ToOwned::to_owned);

@@ -1,6 +1,6 @@
 //! The ids of a run's messages and calls as its clients know them.
 
-use super::recent::Recent;
+use super::{recent::Recent, texts::role};
 use crate::{
     domain::{
         id::{RunId, SpanId},
@@ -15,8 +15,8 @@ pub(super) struct Ids {
     run: RunId,
     /// The run's input is a whole `RunAgentInput`: its agent's ids are those of the client's conversation.
     is_agents: bool,
-    /// Complete texts by their spans: the name of the newest.
-    texts: Recent<SpanId>,
+    /// Messages by their spans: the name of the newest, if it is the agent's and complete. Only such a message has calls.
+    texts: Recent<Option<SpanId>>,
     /// The messages of calls that a message announced and that were not made yet, by the calls' own ids.
     announced: Recent<SpanId>,
 }
@@ -38,8 +38,13 @@ impl Ids {
             return Some(self.of(announced.as_str()));
         }
         let parent = started.frame.parent_span_id.as_ref()?;
-        let known = self.texts.get(parent.as_str());
-        known.or(self.is_agents.then_some(parent)).map(|parent| self.of(parent.as_str()))
+        let known = self.texts.get(parent.as_str()).map(Option::as_ref);
+        known.unwrap_or(self.is_agents.then_some(parent)).map(|parent| self.of(parent.as_str()))
+    }
+
+    /// Learns that a message is none that has calls: a result, or a text that is not the agent's.
+    pub(super) fn note_other(&mut self, name: &str) {
+        self.texts.put(name, None);
     }
 
     /// Learns from an event.
@@ -53,10 +58,11 @@ impl Ids {
                 self.is_agents = has_messages && input.slice("runId").is_some();
             }
             What::Text { text, tool_call_ids, .. } => {
+                let is_agents = role(text) == "assistant";
                 if let Some(span) = &event.frame.span_id {
-                    self.texts.put(span.as_str(), text.span.clone());
+                    self.texts.put(span.as_str(), is_agents.then(|| text.span.clone()));
                 }
-                for call in tool_call_ids {
+                for call in tool_call_ids.iter().filter(|_| is_agents) {
                     self.announced.put(call, text.span.clone());
                 }
             }

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     domain::{
-        id::{RunId, SpanId},
+        id::{RunId, Seq, SpanId},
         json::Json,
         limits::AGUI_STEPS_MAX,
         meaning::{Text, What},
@@ -91,6 +91,8 @@ pub struct AgUi {
     names: Names,
     /// `RUN_STARTED` is the first thing that the reader is told.
     announces: bool,
+    /// The event after which the reader begins.
+    after: Seq,
     is_over: bool,
     /// What one that joins is going to be told.
     history: Option<Box<History>>,
@@ -116,11 +118,12 @@ pub struct AgUi {
 
 impl AgUi {
     /// For a reader that begins a run, at its start or after an answer.
-    pub fn beginning(names: Names) -> Self {
+    pub fn beginning(names: Names, after: Seq) -> Self {
         Self {
             ids: Ids::new(names.run),
             names,
             announces: true,
+            after,
             is_over: false,
             history: None,
             room: None,
@@ -138,12 +141,12 @@ impl AgUi {
 
     /// For a reader that joins in the middle and has nothing of the run.
     pub fn joining(names: Names, earlier: Earlier) -> Self {
-        Self { history: Some(Box::new(History::after(earlier))), ..Self::beginning(names) }
+        Self { history: Some(Box::new(History::after(earlier))), ..Self::beginning(names, Seq::ZERO) }
     }
 
     /// For a reader that was cut off.
     pub fn resuming(names: Names) -> Self {
-        Self { announces: false, ..Self::beginning(names) }
+        Self { announces: false, ..Self::beginning(names, Seq::ZERO) }
     }
 
     /// Whether the reader joins.
@@ -167,9 +170,11 @@ impl AgUi {
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
                     // The first reader after an answer was told so before anything else.
-                    let is_told = std::mem::take(&mut self.announces);
+                    let is_next = event.frame.place.is_some_and(|place| place.seq > self.after);
+                    let is_told = is_next && std::mem::take(&mut self.announces);
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
+                    self.subagents.begin_again();
                     out.extend(self.begun());
                 }
             }
@@ -305,6 +310,7 @@ impl AgUi {
     /// What one that joins is told: the state, the messages, the open steps, and the end if there is one.
     fn prelude(&mut self, history: History, out: &mut Vec<Said>) {
         self.room = Some(history.tell(out));
+        self.subagents.begin_again();
         let finish = self.finish.take();
         let interrupted = self.interrupted();
         if finish.is_none() && interrupted.is_empty() {

@@ -32,6 +32,14 @@ impl Subagents {
         true
     }
 
+    /// Another run of AG-UI begins: only those that are open are known in it.
+    pub(super) fn begin_again(&mut self) {
+        self.known = Recent::default();
+        for (id, _) in &self.open {
+            self.known.insert(id, ());
+        }
+    }
+
     /// Those that are open as they began, for a client that does not know them: without parents that it does not know either.
     pub(super) fn begun(&self) -> impl Iterator<Item = Value> {
         self.open.iter().enumerate().map(|(at, (_, event))| {

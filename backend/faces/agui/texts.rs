@@ -28,6 +28,9 @@ impl AgUi {
         let mut word = |word: Word<'_>| out.push(Said::new(&word));
         match part {
             Part::Opened(_) => {
+                if role != "assistant" {
+                    self.ids.note_other(text.span.as_str());
+                }
                 self.texts.insert(text.span.clone(), false);
                 begins(text.kind, &id, role, &mut word);
             }

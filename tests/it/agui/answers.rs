@@ -8,9 +8,11 @@ use crate::{
     support::server::{Server, Setup},
 };
 
+const CONFIG: &str =
+    "[tools.shell]\nroot = \"work\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
+
 /// An agent that asks before it runs a command.
 fn asker() -> Setup {
-    let config = "[tools.shell]\nroot = \"work\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
     let script = r#"
         [[turns]]
         text = "I would like to run it."
@@ -18,7 +20,34 @@ fn asker() -> Setup {
         [[turns]]
         text = "It said: {tool}"
     "#;
-    with(config, &[("admin.toml", script)])
+    with(CONFIG, &[("admin.toml", script)])
+}
+
+#[tokio::test]
+async fn each_of_several_answers_begins_one_run_of_ag_ui() {
+    let script = r#"
+        [[turns]]
+        tool_calls = [{ name = "shell", args = { command = "echo one" } }]
+        [[turns]]
+        tool_calls = [{ name = "shell", args = { command = "echo two" } }]
+        [[turns]]
+        text = "Done."
+    "#;
+    let server = with(CONFIG, &[("admin.toml", script)]).start().await;
+    let mut client = Client::start().await;
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-1", "messages": [user("u", "do it")]});
+    let mut state = client.run(&server, order).await;
+    for name in ["r-2", "r-3"] {
+        let interrupt = state["interrupts"][0]["id"].clone();
+        let resume = json!([{"interruptId": interrupt, "status": "resolved", "payload": {"approved": true}}]);
+        let order = json!({"agent": "admin", "threadId": "t", "runId": name, "messages": state["messages"],
+                           "pendingInterrupts": state["interrupts"], "resume": resume});
+        state = client.run(&server, order).await;
+        assert_eq!(state["error"], Value::Null, "{name}: {state}");
+        let begun = state["events"].as_array().unwrap().iter().filter(|event| event["type"] == "RUN_STARTED");
+        assert_eq!(begun.count(), 1, "{name}: {state}");
+    }
+    assert_eq!(texts(&state["messages"]).last().unwrap().1, "Done.");
 }
 
 #[tokio::test]

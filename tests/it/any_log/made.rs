@@ -314,6 +314,10 @@ impl Maker {
             ("unheard_of", json!({"type": "RUN_STARTED"})),
         ];
         let (word, payload) = events.choose(&mut self.random).unwrap();
+        // A snapshot is of the whole conversation, also of what is being written.
+        if *word == "messages_snapshot" && !self.open.is_empty() {
+            return;
+        }
         self.emit(&format!("agui.{word}"), None, None, payload);
     }
 

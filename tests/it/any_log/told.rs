@@ -90,7 +90,7 @@ fn names(request: usize) -> Names {
 pub fn agui(log: &Log, random: &mut StdRng, is_cut: bool) -> Vec<String> {
     let (mut told, mut at, mut now) = (Vec::new(), start(), 0);
     loop {
-        let dialect = AgUi::beginning(names(told.len()));
+        let dialect = AgUi::beginning(names(told.len()), at.seq);
         let (mut body, then) = connected(log, now, conversation(dialect, at, true));
         if is_cut {
             body = cut_off(log, body, now, (random, told.len()));

@@ -40,4 +40,7 @@ mod tokens_of_providers;
 mod tool_servers;
 mod what_commands_say;
 mod what_commands_say;
+#[cfg(feature = "agents")]
+mod tool_servers;
+mod what_commands_say;
 mod what_commands_say;

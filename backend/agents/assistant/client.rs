@@ -108,7 +108,8 @@ mod tests {
 
     /// A conversation whose call `c` waits for the client, which knows it by this id.
     fn waiting(id: &str) -> Conversation {
-        let call = ToolCall { id: "c".to_owned(), name: "look".to_owned(), args: json!({}), signatures: Vec::new() };
+        let (id_of_model, name) = ("c".to_owned(), "look".to_owned());
+        let call = ToolCall { id: id_of_model, name, args: json!({}), signatures: Vec::new(), origin: None };
         let messages = vec![Message { tool_calls: vec![call], ..Message::assistant("") }];
         let waiting = vec![Waiting { id: id.to_owned(), call_id: "c".to_owned() }];
         Conversation { messages, waiting, ..Conversation::default() }

@@ -71,18 +71,18 @@ fn once(messages: &Value, wanted: &[String], what: &str) {
 async fn check(clients: &mut Clients, seed: u64) {
     let log: Log = made::log(seed);
     let mut random = StdRng::seed_from_u64(seed);
-    let has = |kind: &str| log.moments.iter().any(|moment| moment.frame.event_type.as_str() == kind);
-    let replaces = has("agui.messages_snapshot");
+    let (asks, pauses) = (log.has("interrupt.requested"), log.has("run.interrupted"));
+    let replaces = log.has("agui.messages_snapshot");
     for now in [0, random.random_range(0..=log.moments.len()), log.moments.len()] {
         let what = format!("seed {seed}, {now} of {}", log.moments.len());
         let joined = clients.read(&what, "agui", &told::agui_joined(&log, now)).await;
         let message = clients.read(&what, "ai_sdk", &told::ai_sdk(&log, now)).await;
-        let is_whole = now == log.moments.len() || !log.pauses();
+        let is_whole = now == log.moments.len() || !pauses;
         if is_whole {
             once(&message, &log.args, &what);
         }
         // A call that a person refused has no result there.
-        if is_whole && !log.asks() {
+        if is_whole && !asks {
             once(&message, &log.results, &what);
         }
         if is_whole && !replaces {
@@ -96,7 +96,7 @@ async fn check(clients: &mut Clients, seed: u64) {
     for is_cut in [false, true] {
         let what = format!("seed {seed}, cut: {is_cut}");
         let messages = clients.read(&what, "agui", &told::agui(&log, &mut random, is_cut)).await;
-        if !log.pauses() && !replaces {
+        if !pauses && !replaces {
             once(&messages, &log.args, &what);
             once(&messages, &log.results, &what);
         }

@@ -225,7 +225,7 @@ impl Maker {
         }
         let (span, parent) = (self.maybe_span(), self.maybe_span());
         // A question may have told them before.
-        if self.emit("tool.started", span, parent, &payload) && !self.log.asks() {
+        if self.emit("tool.started", span, parent, &payload) && !self.log.has("interrupt.requested") {
             self.log.args.push(args);
         }
     }
@@ -254,10 +254,13 @@ impl Maker {
     }
 
     fn ask(&mut self) {
-        let span = self.span();
-        if self.asked.contains(&span) {
-            return;
-        }
+        // A question has an id of its own; one that a call has too is frequent.
+        let is_asked = |span: &str| {
+            let of_span = |moment: &Moment| moment.frame.span_id.as_ref().is_some_and(|asked| asked.as_str() == span);
+            self.log.moments.iter().any(|moment| of_span(moment) && kind(moment) == "interrupt.requested")
+        };
+        let Some(span) = IDS.into_iter().find(|id| !is_asked(id)) else { return };
+        let span: SpanId = span.parse().unwrap();
         let kind = *["approval", "question", "form"].choose(&mut self.random).unwrap();
         let mut payload = json!({"kind": kind});
         for (name, value) in [
@@ -331,14 +334,12 @@ impl Maker {
     }
 }
 
-impl Log {
-    /// Whether it has a question.
-    pub fn asks(&self) -> bool {
-        self.moments.iter().any(|moment| moment.frame.event_type.as_str() == "interrupt.requested")
-    }
+fn kind(moment: &Moment) -> &str {
+    moment.frame.event_type.as_str()
+}
 
-    /// Whether a person was waited for.
-    pub fn pauses(&self) -> bool {
-        self.moments.iter().any(|moment| moment.frame.event_type.as_str() == "run.interrupted")
+impl Log {
+    pub fn has(&self, wanted: &str) -> bool {
+        self.moments.iter().any(|moment| kind(moment) == wanted)
     }
 }

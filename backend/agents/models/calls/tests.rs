@@ -27,7 +27,7 @@ fn made(pieces: &[Value]) -> Result<Vec<MadeCall>, ModelError> {
 }
 
 /// Calls as `id name args`.
-fn of(pieces: Value) -> Vec<String> {
+fn of(pieces: &Value) -> Vec<String> {
     let calls = made(pieces.as_array().unwrap()).unwrap();
     calls.iter().map(|call| format!("{} {} {}", call.id.as_deref().unwrap_or("-"), call.name, call.args)).collect()
 }
@@ -37,14 +37,14 @@ fn numbers_only_tell_calls_apart() {
     for index in [0, 1, 127, 128, 12_000, 4_294_967_295_i64, i64::MAX] {
         let pieces =
             json!([{"index": index, "id": "a", "name": "f", "args": "{\"x\""}, {"index": index, "args": ":1}"}]);
-        assert_eq!(of(pieces), ["a f {\"x\":1}"], "{index}");
+        assert_eq!(of(&pieces), ["a f {\"x\":1}"], "{index}");
     }
     let two =
         json!([{"index": 2, "id": "b", "name": "g", "args": "{}"}, {"index": 1, "id": "a", "name": "f", "args": "{}"}]);
-    assert_eq!(of(two), ["a f {}", "b g {}"]);
+    assert_eq!(of(&two), ["a f {}", "b g {}"]);
     let twice =
         json!([{"index": 0, "id": "c", "name": "f", "args": "{}"}, {"index": 1, "id": "c", "name": "f", "args": "{}"}]);
-    assert_eq!(of(twice), ["c f {}", "c f {}"]);
+    assert_eq!(of(&twice), ["c f {}", "c f {}"]);
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn another_id_under_the_same_number_is_another_call() {
         {"index": 0, "id": "a", "name": "f", "args": ""}, {"index": 0, "args": "{\"x\":1}"},
         {"index": 0, "id": "b", "name": "f", "args": ""}, {"index": 0, "args": "{\"x\":2}"},
     ]);
-    assert_eq!(of(pieces), ["a f {\"x\":1}", "b f {\"x\":2}"]);
+    assert_eq!(of(&pieces), ["a f {\"x\":1}", "b f {\"x\":2}"]);
     let mixed = json!([
         {"index": 0, "id": "a", "name": "f", "args": "{\"x\""}, {"index": 0, "id": "b", "name": "f", "args": "{\"x\""},
         {"index": 0, "id": "a", "args": ":1}"}, {"index": 0, "id": "b", "args": ":2}"},
     ]);
-    assert_eq!(of(mixed), ["a f {\"x\":1}", "b f {\"x\":2}"]);
+    assert_eq!(of(&mixed), ["a f {\"x\":1}", "b f {\"x\":2}"]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_id_that_is_made_up_for_each_piece_makes_no_calls() {
         {"index": 0, "id": "r1", "name": "f"}, {"index": 0, "id": "r2", "args": "{\"x\""},
         {"index": 0, "id": "r3", "args": ":1}"},
     ]);
-    assert_eq!(of(pieces), ["r1 f {\"x\":1}"]);
+    assert_eq!(of(&pieces), ["r1 f {\"x\":1}"]);
 }
 
 #[test]
@@ -78,23 +78,23 @@ fn without_numbers_an_id_begins_a_call_and_what_has_none_continues_it() {
             {"index": index, "id": "b", "name": "g"}, {"index": index, "id": "b", "args": "{\"x\":"},
             {"index": index, "args": "2}"},
         ]);
-        assert_eq!(of(pieces), ["a f {\"x\":1}", "b g {\"x\":2}"], "{index}");
+        assert_eq!(of(&pieces), ["a f {\"x\":1}", "b g {\"x\":2}"], "{index}");
     }
     let nameless = json!([{"name": "f", "args": "{\"x\":1}"}, {"name": "f", "args": "{\"x\":2}"}, {"name": "g"}]);
-    assert_eq!(of(nameless), ["- f {\"x\":1}", "- f {\"x\":2}", "- g {}"]);
+    assert_eq!(of(&nameless), ["- f {\"x\":1}", "- f {\"x\":2}", "- g {}"]);
 }
 
 #[test]
 fn pieces_may_come_before_their_head_and_whole_calls_twice() {
     let late =
         json!([{"index": 1, "args": "{\"x\":1"}, {"index": 1, "id": "a", "name": "f"}, {"index": 1, "args": "}"}]);
-    assert_eq!(of(late), ["a f {\"x\":1}"]);
+    assert_eq!(of(&late), ["a f {\"x\":1}"]);
     let call = json!({"index": 0, "id": "a", "name": "f", "args": "{\"x\":1}"});
-    assert_eq!(of(json!([call, call])), ["a f {\"x\":1}"]);
+    assert_eq!(of(&json!([call, call])), ["a f {\"x\":1}"]);
     let whole = json!({"id": "a", "name": "f", "args": {"x": 1}, "form": "whole"});
-    assert_eq!(of(json!([whole, whole])), ["a f {\"x\":1}"]);
+    assert_eq!(of(&json!([whole, whole])), ["a f {\"x\":1}"]);
     let same = json!({"name": "f", "args": {}, "form": "whole"});
-    assert_eq!(of(json!([same, same])), ["- f {}", "- f {}"]);
+    assert_eq!(of(&json!([same, same])), ["- f {}", "- f {}"]);
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn what_is_whole_outweighs_its_pieces_whatever_their_order() {
     for pieces in
         [json!([head, cut, whole]), json!([cut, head, whole]), json!([whole, head, cut]), json!([head, whole, cut])]
     {
-        assert_eq!(of(pieces.clone()), ["a f {\"x\":1}"], "{pieces}");
+        assert_eq!(of(&pieces), ["a f {\"x\":1}"], "{pieces}");
     }
     let announced = |args: Value| json!({"index": 0, "id": "a", "name": "f", "args": args, "form": "announced"});
-    assert_eq!(of(json!([announced(json!({"x": 1}))])), ["a f {\"x\":1}"]);
-    assert_eq!(of(json!([announced(json!({"x": 1})), {"index": 0, "args": "{\"x\":2}"}])), ["a f {\"x\":2}"]);
+    assert_eq!(of(&json!([announced(json!({"x": 1}))])), ["a f {\"x\":1}"]);
+    assert_eq!(of(&json!([announced(json!({"x": 1})), {"index": 0, "args": "{\"x\":2}"}])), ["a f {\"x\":2}"]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn there_are_128_calls_at_most_and_each_has_a_name() {
     assert_eq!(made(&(0..128).map(call).collect::<Vec<_>>()).unwrap().len(), 128);
     assert_eq!(made(&(0..129).map(call).collect::<Vec<_>>()).unwrap_err(), too_long());
     assert_eq!(made(&[json!({"index": 0, "args": "{}"})]).unwrap_err().kind, ModelErrorKind::Transient);
-    assert_eq!(of(json!([{"index": 0}])), [""; 0], "of nothing, nothing is made");
+    assert_eq!(of(&json!([{"index": 0}])), [""; 0], "of nothing, nothing is made");
 }
 
 proptest! {
@@ -164,6 +164,6 @@ proptest! {
             let open: Vec<usize> = (0..queues.len()).filter(|n| !queues[*n].is_empty()).collect();
             pieces.push(queues[open[usize::try_from(turn >> 40).unwrap() % open.len()]].remove(0));
         }
-        prop_assert_eq!(of(Value::Array(pieces)), expected);
+        prop_assert_eq!(of(&Value::Array(pieces)), expected);
     }
 }

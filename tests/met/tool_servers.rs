@@ -234,7 +234,7 @@ async fn the_log_of_a_run_and_the_doctor_name_what_was_left_out() {
 
     std::fs::write(dir.path().join("runreel.toml"), &config).unwrap();
     let mut doctor = program(&["doctor", "--json", "--config"]);
-    doctor.arg(dir.path().join("runreel.toml")).arg("--data-dir").arg(dir.path());
+    doctor.arg(dir.path().join("runreel.toml")).arg("--data-dir").arg(dir.path().join("data"));
     let said = run(doctor, "").await;
     let check = |line: &str| serde_json::from_str::<Value>(line).ok().filter(|check| check["check"] == "tools of odd");
     let found = said.stdout.lines().find_map(check).unwrap_or_else(|| panic!("{}\n{}", said.stdout, said.stderr));

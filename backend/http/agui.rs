@@ -276,7 +276,7 @@ async fn follow(
     let (dialect, at) = match reading {
         Reading::Beginning(seq) => (AgUi::beginning(names, seq), Position { seq, ..start }),
         Reading::Joining => (AgUi::joining(names, earlier(server, caller, &record).await?), start),
-        Reading::Resuming(at) => (AgUi::resuming(names), at),
+        Reading::Resuming(at) => (AgUi::resuming(names, at.seq), at),
     };
     let is_joining = dialect.is_joining();
     let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: true };

@@ -190,9 +190,13 @@ impl Messages {
             }
             message.calls.push_str(&call);
         };
-        if let Some(index) = self.find(parent) {
+        let known = self.find(parent);
+        // Only a message of the agent has calls.
+        let is_agents = |index: &usize| self.messages.get(*index).is_some_and(|known| known.role == Role::Assistant);
+        if let Some(index) = known.filter(is_agents) {
             return self.change(index, add);
         }
+        let parent = if known.is_some() { id } else { parent };
         let mut message = Message::new(parent, "assistant", json!({"id": parent, "role": "assistant"}).to_string());
         add(&mut message);
         self.push(message);

@@ -91,8 +91,9 @@ pub struct AgUi {
     names: Names,
     /// `RUN_STARTED` is the first thing that the reader is told.
     announces: bool,
-    /// The event after which the reader begins.
+    /// The event after which the reader begins, and the one with which a run of AG-UI ended that was continued.
     after: Seq,
+    paused: Seq,
     is_over: bool,
     /// What one that joins is going to be told.
     history: Option<Box<History>>,
@@ -104,8 +105,8 @@ pub struct AgUi {
     subagents: Subagents,
     /// Calls that were said.
     calls: Recent,
-    /// Texts that have begun and not ended; those that were said again as another message are marked.
-    texts: BTreeMap<SpanId, bool>,
+    /// Texts that have begun and not ended.
+    texts: BTreeMap<SpanId, texts::Begun>,
     /// Calls that the client is to make.
     pending: Vec<String>,
     /// Questions without an answer, in order, by their ids.
@@ -124,6 +125,7 @@ impl AgUi {
             names,
             announces: true,
             after,
+            paused: Seq::ZERO,
             is_over: false,
             history: None,
             room: None,
@@ -144,9 +146,9 @@ impl AgUi {
         Self { history: Some(Box::new(History::after(earlier))), ..Self::beginning(names, Seq::ZERO) }
     }
 
-    /// For a reader that was cut off.
-    pub fn resuming(names: Names) -> Self {
-        Self { announces: false, ..Self::beginning(names, Seq::ZERO) }
+    /// For a reader that was cut off at this event.
+    pub fn resuming(names: Names, at: Seq) -> Self {
+        Self { announces: false, ..Self::beginning(names, at) }
     }
 
     /// Whether the reader joins.
@@ -169,9 +171,8 @@ impl AgUi {
         match event.what {
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
-                    // The first reader after an answer was told so before anything else.
-                    let is_next = event.frame.place.is_some_and(|place| place.seq > self.after);
-                    let is_told = is_next && std::mem::take(&mut self.announces);
+                    // A reader that begins after an answer was told so before anything else.
+                    let is_told = self.after > self.paused;
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
                     self.subagents.begin_again();
@@ -181,6 +182,7 @@ impl AgUi {
             What::RunPaused(Status::Interrupted) => {
                 // An answer may have come between the question and this.
                 self.is_interrupted = !self.asked.is_empty();
+                self.paused = event.frame.place.map_or(self.paused, |place| place.seq);
                 out.extend(self.interrupted());
             }
             What::RunCompleted { .. } | What::RunFailed { .. } | What::RunCancelled { .. } => self.end(event, out),

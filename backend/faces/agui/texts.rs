@@ -8,6 +8,14 @@ use crate::{
     faces::conversation::Part,
 };
 
+/// A text as its reader was told it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    is_agents: bool,
+    /// It was said again as another message.
+    is_again: bool,
+}
+
 impl AgUi {
     pub(super) fn text(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
         let (Part::Opened(text) | Part::Delta(text, _) | Part::Replaced(text, _) | Part::Closed(text, _)) = part else {
@@ -28,29 +36,33 @@ impl AgUi {
         let mut word = |word: Word<'_>| out.push(Said::new(&word));
         match part {
             Part::Opened(_) => {
-                if role != "assistant" {
+                let is_agents = role == "assistant";
+                if !is_agents {
                     self.ids.note_other(text.span.as_str());
                 }
-                self.texts.insert(text.span.clone(), false);
+                self.texts.insert(text.span.clone(), Begun { is_agents, is_again: false });
                 begins(text.kind, &id, role, &mut word);
             }
             Part::Delta(_, delta) => {
-                if let Some(is_again) = self.texts.get(&text.span) {
-                    goes_on(text.kind, &named(*is_again), delta, &mut word);
+                if let Some(begun) = self.texts.get(&text.span) {
+                    goes_on(text.kind, &named(begun.is_again), delta, &mut word);
                 }
             }
             Part::Replaced(_, whole) => {
-                let Some(is_again) = self.texts.get_mut(&text.span) else { return };
-                ends(text.kind, &named(*is_again), &mut word);
-                *is_again = true;
+                let Some(begun) = self.texts.get_mut(&text.span) else { return };
+                ends(text.kind, &named(begun.is_again), &mut word);
+                begun.is_again = true;
                 begins(text.kind, &named(true), role, &mut word);
                 if !whole.is_empty() {
                     goes_on(text.kind, &named(true), whole, &mut word);
                 }
             }
             _ => {
-                if let Some(is_again) = self.texts.remove(&text.span) {
-                    ends(text.kind, &named(is_again), &mut word);
+                if let Some(begun) = self.texts.remove(&text.span) {
+                    ends(text.kind, &named(begun.is_again), &mut word);
+                    if !begun.is_agents {
+                        self.ids.note_other(text.span.as_str());
+                    }
                 }
             }
         }

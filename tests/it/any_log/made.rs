@@ -94,7 +94,8 @@ pub fn log(seed: u64) -> Log {
     maker.emit("run.created", None, None, &json!({"input": input}));
     maker.emit("run.started", None, None, &json!({}));
     for _ in 0..maker.random.random_range(0..40) {
-        maker.step();
+        // A run that waits does nothing else.
+        if maker.status == Status::Interrupted { maker.resume() } else { maker.step() }
     }
     let end = *["run.completed", "run.failed", "run.cancelled"].choose(&mut maker.random).unwrap();
     if maker.status == Status::Interrupted || maker.status == Status::Waiting {

@@ -115,7 +115,7 @@ fn cut_off(log: &Log, body: String, now: usize, (random, request): (&mut StdRng,
     if kept.contains("\"type\":\"RUN_FINISHED\"") || kept.contains("\"type\":\"RUN_ERROR\"") {
         return kept.to_owned();
     }
-    kept.to_owned() + &connected(log, now, conversation(AgUi::resuming(names(request)), at, true)).0
+    kept.to_owned() + &connected(log, now, conversation(AgUi::resuming(names(request), at.seq), at, true)).0
 }
 
 fn last_id(told: &str) -> Option<Position> {

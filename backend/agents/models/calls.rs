@@ -148,9 +148,11 @@ impl Open {
     fn is_other(&self, piece: &Piece<'_>) -> bool {
         let differs =
             |ours: &Option<String>, theirs: &Option<String>| matches!((ours, theirs), (Some(a), Some(b)) if a != b);
+        // Items that differ under one number are two calls, or one that is named anew in each event.
+        let is_stranger = differs(&self.item, &piece.item);
         let is_same_item = piece.item.is_some() && self.item == piece.item;
         if self.is_headless() || is_same_item {
-            return false;
+            return is_stranger;
         }
         let more = piece.args.map(text_of).unwrap_or_default();
         if differs(&self.id, &piece.id) {
@@ -159,7 +161,7 @@ impl Open {
         }
         let is_numbered = piece.number.is_some() && self.number == piece.number;
         if piece.name.is_none() || (is_numbered && piece.form == Form::Whole) {
-            return false;
+            return is_stranger && piece.form == Form::Whole && self.is_complete() && more != self.args;
         }
         // Without an id, a name begins a call; with one it may be repeated, with or without the arguments.
         if self.id.is_some() && self.id == piece.id {

@@ -116,9 +116,7 @@ fn what_is_whole_outweighs_its_pieces_whatever_their_order() {
 fn items_tell_calls_apart_where_numbers_do_not() {
     let piece = |item: &str, args: &str, form: &str| json!({"item": item, "index": 0, "args": args, "form": form});
     let head = |item: &str, id: &str| json!({"item": item, "index": 0, "id": id, "name": "f"});
-    let early = json!([
-        piece("i", "{\"x\":1}", ""), piece("j", "{\"x\":2}", "whole"), head("i", "a"), head("j", "b"),
-    ]);
+    let early = json!([piece("i", "{\"x\":1}", ""), piece("j", "{\"x\":2}", "whole"), head("i", "a"), head("j", "b")]);
     assert_eq!(of(&early), ["a f {\"x\":1}", "b f {\"x\":2}"]);
     let anew = json!([head("r1", "a"), piece("r2", "{\"x\":1}", ""), piece("r3", "{\"x\":1}", "whole")]);
     assert_eq!(of(&anew), ["a f {\"x\":1}"]);

@@ -69,6 +69,10 @@ fn read(error: &Value, left: &mut usize) -> Option<Failure> {
     if let Some(failure) = members(error, left) {
         return Some(failure);
     }
+    // A payload as a whole, or an answer that holds an error.
+    if let Some(inner) = error.get("error") {
+        return read(inner, left);
+    }
     let is_empty = matches!(message.as_str(), "" | "{}" | "[]");
     (!is_empty).then(|| Failure { message, ..Failure::default() })
 }
@@ -119,6 +123,8 @@ mod tests {
             (json!({"message": {"a": 1}}), r#"{"message":{"a":1}}"#),
             (json!({"$artifact": {"size": 90_000}, "preview": "{\"error\":"}), "{\"error\":"),
             (json!("  it broke\n"), "it broke"),
+            (json!({"error": {"type": "overloaded", "message": "try later"}}), "overloaded: try later"),
+            (json!({"error": null}), ""),
             (json!(7), "7"),
             (json!(false), "false"),
             (json!([1, 2]), "[1,2]"),

@@ -40,6 +40,8 @@ function read(error: unknown, left: { errors: number }): Failure | null {
   left.errors -= 1;
   const failure = members(error, left);
   if (failure !== null) return failure;
+  // A payload as a whole, or an answer that holds an error.
+  if ("error" in fields(error)) return read(fields(error)["error"], left);
   const message = (textOf(error) ?? JSON.stringify(error)).trim();
   return /^(\{\}|\[\]|)$/.test(message) ? null : { type: "", message, code: "", stack: "", causes: [] };
 }

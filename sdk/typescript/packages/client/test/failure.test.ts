@@ -15,6 +15,8 @@ test.each([
   [{ message: { a: 1 } }, '{"message":{"a":1}}'],
   [{ $artifact: { size: 90_000 }, preview: '{"error":' }, '{"error":'],
   ["  it broke\n", "it broke"],
+  [{ error: { type: "overloaded", message: "try later" } }, "overloaded: try later"],
+  [{ error: null }, ""],
   [7, "7"],
   [false, "false"],
   [[1, 2], "[1,2]"],

@@ -83,8 +83,7 @@ pub async fn told<S, T>(
         other => {
             let failure = end.error.as_ref().and_then(Failure::read);
             Err(failure
-                .map(|failure| failure.to_string())
-                .unwrap_or_else(|| format!("the worker's run is {}", other.as_str())))
+                .map_or_else(|| format!("the worker's run is {}", other.as_str()), |failure| failure.to_string()))
         }
     };
     match read {

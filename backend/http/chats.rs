@@ -43,13 +43,13 @@ pub(super) async fn decide(
     let mut answers = Vec::new();
     for Decided { run_id, interrupt_id, approved, reason } in decided {
         let is_meant = |of: RunId| run_id.is_none_or(|run| run == of);
-        let asked = questions.iter().filter(|asked| asked.interrupt_id == *interrupt_id && is_meant(asked.run_id));
-        let mut askers = asked.map(|asked| asked.run_id);
-        if askers.clone().any(|asker| asker == run) {
+        let meant = questions.iter().filter(|asked| asked.interrupt_id == *interrupt_id && is_meant(asked.run_id));
+        let mut runs_asking = meant.map(|asked| asked.run_id);
+        if runs_asking.clone().any(|asking| asking == run) {
             let decision = if *approved { Decision::Approve } else { Decision::Reject };
             let value = reason.as_ref().filter(|_| !approved).map(Json::of);
             answers.push(Answer::new(interrupt_id.clone(), decision, value).by(asker));
-        } else if askers.next().is_none() {
+        } else if runs_asking.next().is_none() {
             return Err(Problem::not_found());
         }
     }

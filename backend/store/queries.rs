@@ -88,7 +88,7 @@ impl Drop for Backend<'_> {
             }
             drop(place);
         };
-        self.supervisor.tasks().spawn_on(async move { stop.run_until_cancelled(ended).await }, &runtime);
+        self.supervisor.tasks().spawn_on(async move { Box::pin(stop.run_until_cancelled(ended)).await }, &runtime);
     }
 }
 

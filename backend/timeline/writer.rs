@@ -267,7 +267,7 @@ impl Lane {
         }
         let mut committed = Committed { first_position: least + 1, shifts: Vec::new() };
         if !plan.batch.is_empty() {
-            match by(deadline, appender.append(&plan.batch, least)).await {
+            match by(deadline, Box::pin(appender.append(&plan.batch, least))).await {
                 Ok(Appended::Committed(there)) => committed = there,
                 Ok(Appended::Fenced) => {
                     by(deadline, appender.look()).await?;

@@ -158,8 +158,8 @@ fn events(response: Response, asked: Value) -> BoxedSseResponse {
                 // The library resumes the stream if it can.
                 vec![Err(SseError::Body(error))]
             }
-            Err(sse_stream::Error::Body(_)) => vec![Ok(said(too_large(&asked)))],
-            Err(error) => vec![Ok(said(message::failure(&asked, &format!("its answer cannot be read: {error}"))))],
+            Err(sse_stream::Error::Body(_)) => vec![Ok(said(&too_large(&asked)))],
+            Err(error) => vec![Ok(said(&message::failure(&asked, &format!("its answer cannot be read: {error}"))))],
         })
     });
     events.boxed()
@@ -169,7 +169,7 @@ fn is_broken(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::FileTooLarge
 }
 
-fn said(message: Value) -> Event {
+fn said(message: &Value) -> Event {
     Event::default().data(message.to_string())
 }
 
@@ -183,7 +183,7 @@ fn readable(mut event: Event, asked: Option<&Value>) -> Vec<Event> {
     let mut messages = message::read(data.as_bytes(), asked);
     event.data = messages.pop().map(|message| message.to_string());
     let named = |message: Value| {
-        let mut named = said(message);
+        let mut named = said(&message);
         named.event.clone_from(&event.event);
         named
     };

@@ -102,7 +102,7 @@ pub(super) fn read(answer: &mut Answer<'_, '_>, event: &UnreadMembers<'_>) -> Re
     match event.text("type").unwrap_or_default().as_str() {
         "response.output_text.delta" => _ = answer.say(event.get("delta")),
         "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
-            _ = answer.think(event.get("delta"))
+            _ = answer.think(event.get("delta"));
         }
         "response.output_item.added" => item(answer, number, &event.inside("item"), Form::More)?,
         "response.output_item.done" => item(answer, number, &event.inside("item"), Form::Whole)?,

@@ -178,7 +178,9 @@ async fn finish(
         Some(head) => {
             walk.finish(head);
             let faults = store.chains().any_row_faults(&head.owner_id, run, walk.checked_to).await?;
-            faults.into_iter().for_each(|fault| walk.note(fault));
+            for fault in faults {
+                walk.note(fault);
+            }
         }
         None => walk.note(Fault { seq: walk.checked_to, kind: FaultKind::Head }),
     }

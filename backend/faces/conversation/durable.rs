@@ -106,14 +106,9 @@ impl<D: Dialect> Conversation<D> {
                 (live.progress, rest)
             }
         };
-        let is_shown = match live {
-            // As its tokens had it: what is opened is closed, whatever the end says.
-            Some(_) => true,
-            None => {
-                let is_streamed_only = text.role == "user";
-                self.dialect.shows(text) && !is_streamed_only && (self.shown.announcements || !announces(event))
-            }
-        };
+        // A live one is as its tokens had it: what is opened is closed, whatever the end says.
+        let is_shown = live.is_some()
+            || self.dialect.shows(text) && text.role != "user" && (self.shown.announcements || !announces(event));
         if is_shown && live.is_none_or(|(_, state)| !state.has_begun()) {
             let role = live.map_or(&*text.role, |_| "assistant").to_owned();
             self.number(&Part::Opened(&Text { role: role.into(), ..text.clone() }), 1, numbered);

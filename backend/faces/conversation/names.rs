@@ -171,7 +171,7 @@ impl Used {
     /// The number of the next thing with an id: one that no id is spelled with.
     fn next(&self, id: &str) -> u32 {
         let next = self.count(id) + 1;
-        (next..).find(|number| *number == 1 || self.count(&numbered(id, *number)) == 0).unwrap_or(next)
+        (next..u32::MAX).find(|number| *number == 1 || self.count(&numbered(id, *number)) == 0).unwrap_or(next)
     }
 
     fn take(&mut self, id: &str) -> String {

@@ -242,7 +242,7 @@ async fn a_reason_ends_an_answer_and_nothing_else_has_to() {
         sse(&whole, ""),
         Answer::Cut(events(&whole)),
         stream_of("text/event-stream", events(&whole).trim_end().to_owned()),
-        sse(&[message.clone()], DONE),
+        sse(std::slice::from_ref(&message), DONE),
         stream_of("application/json", format!("{message:#}")),
     ];
     let count = answers.len();

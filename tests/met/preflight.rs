@@ -23,7 +23,7 @@ fn names<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-/// The clients of OpenAI say in headers which client they are, and others add more (ollama/ollama#4388, vercel/ai#9256).
+/// Official clients say in headers which client they are, and others add more (ollama/ollama#4388, vercel/ai#9256).
 #[tokio::test]
 async fn a_page_of_a_listed_origin_may_send_the_headers_it_asks_for() {
     let server = setup().jwt().flags(&["--cors-origin", PAGE]).start().await;

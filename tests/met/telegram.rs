@@ -22,7 +22,8 @@ fn group(update_id: i64, chat: i64, members: Value) -> Value {
     let message = update["message"].as_object_mut().unwrap();
     message.remove("text");
     message.insert("chat".to_owned(), json!({ "id": chat, "type": "supergroup", "title": "Friends" }));
-    message.extend(members.as_object().unwrap().clone());
+    let Value::Object(members) = members else { panic!("the members of an object: {members}") };
+    message.extend(members);
     update
 }
 

@@ -6,8 +6,8 @@ import { density, theme } from "./ui/looks.svelte";
 
 theme.apply();
 density.apply();
-await takeToken();
 
 const target = document.getElementById("app");
 if (target === null) throw new Error("index.html has no #app");
-mount(App, { target });
+// No `await` here: an entry that waits shares no file with what it loads later.
+void takeToken().then(() => mount(App, { target }));

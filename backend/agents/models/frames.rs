@@ -179,7 +179,7 @@ mod tests {
             cuts.windows(2).map(|cut| Ok::<_, std::io::Error>(body[cut[0]..cut[1]].to_vec())).collect();
         let body = reqwest::Body::wrap_stream(stream::iter(pieces));
         let response = Response::from(axum::http::Response::new(body));
-        events(response, Duration::from_secs(60)).try_collect().await.unwrap()
+        events(response, Duration::from_mins(1)).try_collect().await.unwrap()
     }
 
     #[tokio::test]

@@ -138,10 +138,10 @@ mod tests {
         let waits = async {
             let e = owner("e");
             let place = turns.take(&e).await;
-            sleep(Duration::from_secs(60)).await;
+            sleep(Duration::from_mins(1)).await;
             place
         };
-        let place = tokio::select! { place = waits => place, _ = runs => None };
+        let place = tokio::select! { place = waits => place, () = runs => None };
         assert!(place.is_some());
         assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
     }

@@ -118,7 +118,7 @@ impl Maker {
     }
 
     fn id(&mut self) -> &'static str {
-        *IDS.choose(&mut self.random).unwrap()
+        IDS.choose(&mut self.random).unwrap()
     }
 
     fn span(&mut self) -> SpanId {

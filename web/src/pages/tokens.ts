@@ -1,5 +1,6 @@
 import type { Token } from "@runreel/client";
-import { ago, until } from "../ui/format";
+import { until } from "../ui/format";
+import { ago } from "../ui/time";
 
 const day_ms = 86_400_000;
 

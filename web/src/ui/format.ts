@@ -1,5 +1,3 @@
-import { when } from "./time";
-
 /** `820 ms`, `4.2 s`, `1 m 04 s`, `3 h 07 m`. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return "–";
@@ -15,16 +13,6 @@ export function duration(ms: number): string {
 }
 
 const two = (value: number) => String(value).padStart(2, "0");
-
-/** `just now`, `12 s ago`, `3 m ago`, then the date and the time. */
-export function ago(then_ms: number, now_ms: number): string {
-  const seconds = Math.max(0, Math.floor((now_ms - then_ms) / 1000));
-  if (seconds < 2) return "just now";
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ago`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
-  return when(then_ms, now_ms);
-}
 
 /** `in 42 s`, `in 4 m 05 s`; `now` when the time has come. */
 export function until(then_ms: number, now_ms: number): string {

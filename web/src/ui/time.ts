@@ -42,6 +42,16 @@ const half_year_ms = 15_552_000_000;
 export const when = (ms: number, now_ms: number): string =>
   timeIn(Math.abs(now_ms - ms) > half_year_ms ? "year" : "minute", ms);
 
+/** `just now`, `12 s ago`, `3 m ago`, then the date and the time. */
+export function ago(then_ms: number, now_ms: number): string {
+  const seconds = Math.max(0, Math.floor((now_ms - then_ms) / 1000));
+  if (seconds < 2) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return when(then_ms, now_ms);
+}
+
 export const timeOfDay = (ms: number): string => timeIn("exact", ms);
 
 /** Everything about a time, for those who point at it: `Sat 28 Nov 2026 02:00:03.120 UTC`. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { ago, duration, shortId, until } from "./format";
+import { duration, shortId, until } from "./format";
 import { zone } from "./looks.svelte";
-import { between, exact, zoneName } from "./time";
+import { ago, between, exact, zoneName } from "./time";
 import { childrenOf, opensItself } from "./json";
 
 describe("times for people", () => {

@@ -59,7 +59,9 @@ fn merged(rng: &mut StdRng, mut queues: Vec<Vec<String>>, are_mixed: bool) -> Ve
     if !are_mixed {
         return queues.concat();
     }
-    queues.iter_mut().for_each(|queue| queue.reverse());
+    for queue in &mut queues {
+        queue.reverse();
+    }
     let mut merged = Vec::new();
     while !queues.is_empty() {
         let at = rng.random_range(0..queues.len());

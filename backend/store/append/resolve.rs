@@ -23,7 +23,8 @@ impl Appender {
             self.lane
         )
         .fetch_one(&mut self.connection)
-        .await?;
+        .await;
+        let raised = self.ending_stuck(raised.map_err(Error::from)).await?;
         let history = Tag::stored(raised.history);
         self.mark = LaneState { position: raised.position, epoch: raised.epoch, history, ..self.mark };
         let Some(first) = batch.events.first() else { return Ok(None) };

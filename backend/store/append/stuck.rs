@@ -27,9 +27,14 @@ impl Appender {
     /// [`Appender::resolve`].
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         let appended = self.write(batch, least).await;
-        if appended.as_ref().is_err_and(Error::is_locked) {
+        self.ending_stuck(appended).await
+    }
+
+    /// Ends whoever keeps the lane's row if that is why a statement was not executed.
+    pub(super) async fn ending_stuck<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
+        if done.as_ref().is_err_and(Error::is_locked) {
             self.store.end_stuck_writers().await?;
         }
-        appended
+        done
     }
 }

@@ -21,7 +21,9 @@ async fn the_threads_that_runs_have_named_so_far_are_there_after_an_upgrade() {
     let mut connection = db.connect().await;
     execute(
         &mut connection,
-        "drop schema store cascade; drop schema runreel cascade; drop table _sqlx_migrations".to_owned(),
+        "drop schema store cascade; drop schema runreel cascade; drop schema runreel_bounded cascade;
+         drop table _sqlx_migrations"
+            .to_owned(),
     )
     .await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");

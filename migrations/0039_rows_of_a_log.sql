@@ -1,6 +1,7 @@
 -- What verification finds beside the events: where the row of a run, or that of an artifact, says what its event does not. What
 -- an event does not say is not compared: events of earlier releases have less. Of the events only those after one seq and up to
--- another are asked for their artifacts. An imported log may name artifacts that were not imported.
+-- another are asked for their artifacts. An imported log may name artifacts that were not imported, and a request that was
+-- repeated may have brought a second artifact for its event, which the event does not name and which is removed later.
 create function store.row_faults(run uuid, owner text, after bigint, upto bigint) returns table (seq bigint, kind text)
     language sql stable set search_path = pg_catalog as $$
     select e.seq, 'record'
@@ -33,9 +34,9 @@ create function store.row_faults(run uuid, owner text, after bigint, upto bigint
     cross join lateral (select * from store.run_event v where v.run_id = a.run_id and v.event_id = a.event_id) e
     where a.run_id = run and a.owner_id = owner and e.seq > after and e.seq <= upto
       and case when e.type = 'artifact.created'
-          then (e.payload ->> 'artifact_id', e.payload ->> 'sha256', e.payload ->> 'size', e.payload ->> 'name',
-                e.payload ->> 'media_type')
-               is distinct from (a.artifact_id::text, encode(a.sha256, 'hex'), a.size::text, a.name, a.media_type)
+          then e.payload ->> 'artifact_id' = a.artifact_id::text
+               and (e.payload ->> 'sha256', e.payload ->> 'size', e.payload ->> 'name', e.payload ->> 'media_type')
+                   is distinct from (encode(a.sha256, 'hex'), a.size::text, a.name, a.media_type)
           else e.payload -> '$artifact' ->> 'artifact_id' = a.artifact_id::text
                and (e.payload -> '$artifact' ->> 'sha256', e.payload -> '$artifact' ->> 'size',
                     e.payload -> '$artifact' ->> 'media_type')
@@ -45,7 +46,8 @@ create function store.row_faults(run uuid, owner text, after bigint, upto bigint
     from store.run r
     cross join lateral (select * from store.run_event v where v.run_id = r.run_id and v.seq > after and v.seq <= upto) e
     where r.run_id = run and r.owner_id = owner and r.imported_at is null and e.type = 'artifact.created'
-      and not exists (select from store.artifact a where a.run_id = e.run_id and a.event_id = e.event_id)
+      and not exists (select from store.artifact a
+                      where a.run_id = e.run_id and a.artifact_id::text = e.payload ->> 'artifact_id')
     order by 1
     limit 20
 $$;

@@ -56,15 +56,18 @@ class Client:
                 self.last = {"type": "RUN_FINISHED"}
                 return
             assert answer.status_code == 200, answer.read()
-            ident = None
+            # An event, and its id, count at the empty line that ends its frame (WHATWG HTML, 9.2.6).
+            frame: dict[str, str] = {}
             for line in answer.iter_lines():
                 name, _, value = line.partition(": ")
-                if name == "id":
-                    ident = value
-                elif name == "data":
-                    EVENTS.validate_json(value)
-                    self._take(json.loads(value))
-                    self._cursor, ident = ident or self._cursor, None
+                if line:
+                    frame[name] = value
+                    continue
+                self._cursor = frame.get("id", self._cursor)
+                data, frame = frame.get("data"), {}
+                if data is not None:
+                    EVENTS.validate_json(data)
+                    self._take(json.loads(data))
                     events -= 1
                     if events == 0 or self.is_over:
                         return

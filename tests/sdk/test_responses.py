@@ -228,4 +228,6 @@ def test_errors_have_the_types_that_the_client_knows(jwt_server: JwtServer) -> N
     with pytest.raises(openai.ConflictError):
         mine.responses.delete(response.id)
     with pytest.raises(openai.ConflictError):
+        list(mine.responses.retrieve(response.id, stream=True, starting_after=1 << 30))
+    with pytest.raises(openai.BadRequestError):
         list(mine.responses.retrieve(response.id, stream=True, starting_after=1 << 40))

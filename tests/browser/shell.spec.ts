@@ -77,6 +77,23 @@ test("title and icon of the browser's tab tell how the run goes", async ({ page,
   await expect(page.locator(icon)).toHaveAttribute("href", "/favicon.svg");
 });
 
+test("a page that is left while it asks for something complains of nothing", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Nightly report", thread_id: "talk" });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expectState(page, "live");
+  // Nobody answers what is asked for once more.
+  let asked = 0;
+  await page.route(/[/]api[/](runs|threads)[/][^/]+$/, () => void (asked += 1));
+  await producer.emit(run_id, { type: "run.completed", payload: {} });
+  await expect.poll(() => asked).toBe(1);
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await expect(page).toHaveTitle("Runs · Runreel");
+  await page.goto(`${server.url}/threads/talk`);
+  await expect.poll(() => asked).toBe(2);
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await expect(page).toHaveTitle("Runs · Runreel");
+});
+
 for (const width of [390, 1024]) {
   test(`at ${width} pixels the pages stay within the screen and can be reached`, async ({ page, server, producer }) => {
     await page.setViewportSize({ width, height: 800 });

@@ -294,8 +294,8 @@ export class RunStore {
   async #look(): Promise<void> {
     try {
       this.run = await runs.get(this.run_id, this.#abort.signal);
-    } catch (error) {
-      if (!(error instanceof RunreelError)) throw error;
+    } catch {
+      // What was known before stays; or the page was left.
     }
   }
 

@@ -94,6 +94,15 @@ export class ThreadStore {
 
   /** The messages after those that were read. */
   async more(): Promise<void> {
+    await this.#asked(this.#next());
+  }
+
+  /** Older runs than those that are listed. */
+  async older(): Promise<void> {
+    await this.#asked(this.#before());
+  }
+
+  async #next(): Promise<void> {
     const { signal } = this.#abort;
     for (let page = 0; page < pages_max; page += 1) {
       const cursor = this.next_cursor;
@@ -109,8 +118,7 @@ export class ThreadStore {
     this.#commit();
   }
 
-  /** Older runs than those that are listed. */
-  async older(): Promise<void> {
+  async #before(): Promise<void> {
     const page = await threads.runs(this.thread_id, this.moreRuns, this.#abort.signal);
     this.moreRuns = page.next_cursor ?? null;
     this.#know(page.runs);
@@ -135,38 +143,34 @@ export class ThreadStore {
   #look(): void {
     this.#looking ??= setTimeout(() => {
       this.#looking = null;
-      void this.#describe();
+      void this.#asked(this.#describe());
     }, soon_ms);
   }
 
   async #read(): Promise<void> {
-    try {
-      await Promise.all([this.#describe(), this.more()]);
-      this.loaded = true;
-    } catch (error) {
-      this.#fail(error);
-    }
+    await this.#asked(Promise.all([this.#describe(), this.#next()]).then(() => (this.loaded = true)));
   }
 
   async #describe(): Promise<void> {
     const { signal } = this.#abort;
-    try {
-      const [thread, page] = await Promise.all([
-        threads.get(this.thread_id, signal),
-        threads.runs(this.thread_id, null, signal),
-      ]);
-      this.thread = thread;
-      if (!this.loaded) this.moreRuns = page.next_cursor ?? null;
-      this.#know(page.runs);
-    } catch (error) {
-      this.#fail(error);
-    }
+    const [thread, page] = await Promise.all([
+      threads.get(this.thread_id, signal),
+      threads.runs(this.thread_id, null, signal),
+    ]);
+    this.thread = thread;
+    if (!this.loaded) this.moreRuns = page.next_cursor ?? null;
+    this.#know(page.runs);
   }
 
-  #fail(error: unknown): void {
-    if (this.#abort.signal.aborted) return;
-    if (!(error instanceof RunreelError)) throw error;
-    this.problem = error.problem;
+  /** A refusal is shown; what the page was left for is none. */
+  async #asked(answer: Promise<unknown>): Promise<void> {
+    try {
+      await answer;
+    } catch (error) {
+      if (this.#abort.signal.aborted) return;
+      if (!(error instanceof RunreelError)) throw error;
+      this.problem = error.problem;
+    }
   }
 
   #know(runs: readonly Run[]): void {

@@ -143,7 +143,7 @@ impl<D: Dialect> Conversation<D> {
             if self.texts.begin(index) {
                 self.dialect.say(&Part::Opened(&text), &mut self.said);
                 let first = next(numbered);
-                numbered.extend((first..).zip(self.said.drain(..).skip(told)));
+                numbered.extend((first..WHOLE).zip(self.said.drain(..).skip(told)));
             }
             self.number(&Part::Closed(&text, None), next(numbered), numbered);
         }

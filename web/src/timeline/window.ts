@@ -2,7 +2,7 @@
 export const rowHeight_px = 28;
 
 /** Rows kept on either side of what is seen, so that a fast scroll does not show a hole. */
-const overscan_rows = 6;
+const overscan_rows = 4;
 
 /** Rows in the DOM, at most, however tall the screen is. */
 const window_rows_max = 90;

@@ -26,7 +26,7 @@ use crate::domain::{
     history::Tag,
     id::{Malformed, Seq, SpanId},
     limits::{LIVE_TEXTS_MAX, POSITION_BYTES_MAX},
-    meaning::Kind,
+    meaning::{Kind, Text},
 };
 
 /// All of an event was delivered.
@@ -50,6 +50,8 @@ enum Which {
 pub struct Live {
     which: Which,
     pub kind: Kind,
+    /// Its role is the agent's.
+    pub is_agents: bool,
     pub progress: u32,
     /// Of the characters delivered; `None` if the position was a number.
     hash: Option<u32>,
@@ -66,8 +68,16 @@ pub struct Position {
 
 impl Live {
     /// A text of which nothing was delivered yet.
-    pub fn new(span: SpanId, kind: Kind) -> Self {
-        Self { which: Which::Span(span), kind, progress: 0, hash: Some(EMPTY_HASH) }
+    pub fn new(text: &Text) -> Self {
+        let is_agents = !matches!(&*text.role, "user" | "system" | "developer" | "tool");
+        let which = Which::Span(text.span.clone());
+        Self { which, kind: text.kind, is_agents, progress: 0, hash: Some(EMPTY_HASH) }
+    }
+
+    /// The text of this span, as it began.
+    pub fn text(&self, span: SpanId) -> Text {
+        let role = if self.is_agents { "assistant" } else { "user" };
+        Text { role: role.into(), ..Text::new(span, self.kind) }
     }
 
     /// The text's span; `None` as long as the position was a number and the text has not been met.
@@ -78,13 +88,13 @@ impl Live {
         }
     }
 
-    /// Whether this is the text of a span. From then on its span is known.
+    /// Whether this is the text of a span, of which an event of this kind has come. A span has one text, also if its events
+    /// are of two kinds. From then on its span is known.
     pub fn is_of(&mut self, span: &SpanId, kind: Kind) -> bool {
-        let same = self.kind == kind
-            && match &self.which {
-                Which::Span(own) => own == span,
-                Which::Tag(tag) => *tag == tag_of(span),
-            };
+        let same = match &self.which {
+            Which::Span(own) => own == span,
+            Which::Tag(tag) => *tag == tag_of(span) && self.kind == kind,
+        };
         if same && matches!(self.which, Which::Tag(_)) {
             self.which = Which::Span(span.clone());
         }
@@ -174,9 +184,10 @@ impl fmt::Display for Position {
         write!(f, "~{}", self.sub)?;
         for live in &self.live {
             let Which::Span(span) = &live.which else { continue };
-            let kind = match live.kind {
-                Kind::Message => 'm',
-                Kind::Reasoning => 'r',
+            let kind = match (live.kind, live.is_agents) {
+                (Kind::Message, true) => 'm',
+                (Kind::Message, false) => 'o',
+                (Kind::Reasoning, _) => 'r',
             };
             let span = utf8_percent_encode(span.as_str(), SPAN);
             write!(f, "~{span},{kind},{},{:08x}", live.progress, live.hash.unwrap_or(EMPTY_HASH))?;
@@ -216,14 +227,15 @@ fn live(word: &str) -> Result<Live, Malformed> {
     let parts: Vec<&str> = word.split(',').collect();
     let [span, kind, progress, hash] = parts[..] else { return Err(RULE) };
     let span = percent_decode_str(span).decode_utf8().map_err(|_| RULE)?;
-    let kind = match kind {
-        "m" => Kind::Message,
-        "r" => Kind::Reasoning,
+    let (kind, is_agents) = match kind {
+        "m" => (Kind::Message, true),
+        "o" => (Kind::Message, false),
+        "r" => (Kind::Reasoning, true),
         _ => return Err(RULE),
     };
     let hash = u32::from_str_radix(hash, 16).map_err(|_| RULE)?;
     let progress = number(progress, PROGRESS_END)?;
-    Ok(Live { which: Which::Span(span.parse()?), kind, progress, hash: Some(hash) })
+    Ok(Live { which: Which::Span(span.parse()?), kind, is_agents, progress, hash: Some(hash) })
 }
 
 fn number(text: &str, end: u32) -> Result<u32, Malformed> {
@@ -262,7 +274,7 @@ mod tests {
             seq in 1i64..1 << 40, sub in 1u8..=WHOLE, text in "\\PC{0,40}", span in "[^\\x00-\\x1f\\x7f]{1,40}",
         ) {
             let Ok(span) = span.parse::<SpanId>() else { return Ok(()) };
-            let mut live = Live::new(span.clone(), Kind::Message);
+            let mut live = Live::new(&Text::new(span.clone(), Kind::Message));
             prop_assert!(live.append(&text));
             let position = at(seq, sub, vec![live]);
             prop_assert_eq!(&position.to_string().parse::<Position>().unwrap(), &position);
@@ -273,7 +285,7 @@ mod tests {
             let chars: Vec<char> = text.chars().collect();
             let cut = cut.min(chars.len());
             let (before, after): (String, String) = (chars[..cut].iter().collect(), chars[cut..].iter().collect());
-            let mut live = Live::new("m".parse().unwrap(), Kind::Message);
+            let mut live = Live::new(&Text::new("m".parse().unwrap(), Kind::Message));
             live.append(&before);
             let pieces = chars.chunks(piece).map(|piece| piece.iter().collect::<String>());
             prop_assert_eq!(live.rest(pieces).map(|rest| text[rest.bytes..].to_owned()), Some(after));

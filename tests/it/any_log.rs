@@ -89,12 +89,22 @@ async fn check(clients: &mut Clients, seed: u64) {
             once(&joined, &log.args, &what);
             once(&joined, &log.results, &what);
         }
+        let response = clients.read(&what, "responses", &told::responses(&log, now, None)).await;
+        once(&response, &log.texts, &what);
+        if !asks {
+            once(&response, &log.args, &what);
+            once(&response, &log.results, &what);
+        }
         if now == log.moments.len() {
             once(&message, &log.texts, &what);
         }
     }
     for is_cut in [false, true] {
         let what = format!("seed {seed}, cut: {is_cut}");
+        if is_cut {
+            let response = clients.read(&what, "responses", &told::responses(&log, 0, Some(&mut random))).await;
+            once(&response, &log.texts, &what);
+        }
         let messages = clients.read(&what, "agui", &told::agui(&log, &mut random, is_cut)).await;
         if !pauses && !replaces {
             once(&messages, &log.args, &what);
@@ -105,7 +115,7 @@ async fn check(clients: &mut Clients, seed: u64) {
 
 /// How many logs; `./just faces-property` tries more.
 fn count() -> u64 {
-    std::env::var("RUNREEL_TEST_LOGS").map_or(5, |count| count.parse().expect("RUNREEL_TEST_LOGS is a number"))
+    std::env::var("RUNREEL_TEST_LOGS").map_or(100, |count| count.parse().expect("RUNREEL_TEST_LOGS is a number"))
 }
 
 #[tokio::test]

@@ -19,11 +19,19 @@ pub(super) struct Ids {
     texts: Recent<Option<SpanId>>,
     /// The messages of calls that a message announced and that were not made yet, by the calls' own ids.
     announced: Recent<SpanId>,
+    /// The names of messages that the client has as no agent's.
+    others: Recent,
 }
 
 impl Ids {
     pub(super) fn new(run: RunId) -> Self {
-        Self { run, is_agents: false, texts: Recent::default(), announced: Recent::default() }
+        Self {
+            run,
+            is_agents: false,
+            texts: Recent::default(),
+            announced: Recent::default(),
+            others: Recent::default(),
+        }
     }
 
     /// An id of the run as its client knows it: its agent's own, or the run's id stands before it.
@@ -39,12 +47,13 @@ impl Ids {
         }
         let parent = started.frame.parent_span_id.as_ref()?;
         let known = self.texts.get(parent.as_str()).map(Option::as_ref);
-        known.unwrap_or(self.is_agents.then_some(parent)).map(|parent| self.of(parent.as_str()))
+        let known = known.unwrap_or(self.is_agents.then_some(parent));
+        known.filter(|name| self.others.get(name.as_str()).is_none()).map(|name| self.of(name.as_str()))
     }
 
     /// Learns that a message is none that has calls: a result, or a text that is not the agent's.
     pub(super) fn note_other(&mut self, name: &str) {
-        self.texts.put(name, None);
+        self.others.insert(name, ());
     }
 
     /// Learns from an event.

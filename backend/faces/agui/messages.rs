@@ -42,6 +42,7 @@ struct Message {
 enum Role {
     Assistant,
     Reasoning,
+    Tool,
     Other,
 }
 
@@ -50,6 +51,7 @@ impl Role {
         match role {
             "assistant" => Self::Assistant,
             "reasoning" => Self::Reasoning,
+            "tool" => Self::Tool,
             _ => Self::Other,
         }
     }
@@ -61,8 +63,9 @@ pub(super) struct Messages {
     /// How many were removed from the front.
     removed: usize,
     bytes: usize,
-    /// The place of the newest message with an id, counted from the first that there was.
-    by_id: HashMap<String, usize>,
+    /// The place of the newest message with an id, counted from the first that there was, for each role: a producer may
+    /// give one id to messages of two.
+    by_id: [HashMap<String, usize>; 4],
     /// How many messages of the run's input, by hashes of role and text, the log has not said yet.
     brought: HashMap<u64, usize>,
     hasher: RandomState,
@@ -125,7 +128,7 @@ impl Messages {
 
     fn push(&mut self, message: Message) {
         self.bytes += message.bytes();
-        self.by_id.insert(message.id.clone(), self.removed + self.messages.len());
+        self.by_id[message.role as usize].insert(message.id.clone(), self.removed + self.messages.len());
         self.messages.push_back(message);
         self.fit();
     }
@@ -136,15 +139,16 @@ impl Messages {
             && let Some(oldest) = self.messages.pop_front()
         {
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
-            if self.by_id.get(&oldest.id) == Some(&self.removed) {
-                self.by_id.remove(&oldest.id);
+            let by_id = &mut self.by_id[oldest.role as usize];
+            if by_id.get(&oldest.id) == Some(&self.removed) {
+                by_id.remove(&oldest.id);
             }
             self.removed += 1;
         }
     }
 
-    fn find(&self, id: &str) -> Option<usize> {
-        self.by_id.get(id)?.checked_sub(self.removed)
+    fn find(&self, role: Role, id: &str) -> Option<usize> {
+        self.by_id[role as usize].get(id)?.checked_sub(self.removed)
     }
 
     fn change(&mut self, index: usize, change: impl FnOnce(&mut Message)) {
@@ -158,9 +162,8 @@ impl Messages {
     /// A complete text; one of a tool with the call that it is the result of. What the client sent stays as the client
     /// sent it.
     pub(super) fn text(&mut self, id: &str, role: &str, content: &str, call: Option<&str>) {
-        if let Some(index) = self.find(id) {
-            let known = self.messages.get(index).map(|message| message.role);
-            if known == Some(Role::of(role)) && known != Some(Role::Other) {
+        if let Some(index) = self.find(Role::of(role), id) {
+            if matches!(Role::of(role), Role::Assistant | Role::Reasoning) {
                 self.change(index, |message| message.content = Some(content.to_owned()));
             }
             return;
@@ -190,13 +193,12 @@ impl Messages {
             }
             message.calls.push_str(&call);
         };
-        let known = self.find(parent);
         // Only a message of the agent has calls.
-        let is_agents = |index: &usize| self.messages.get(*index).is_some_and(|known| known.role == Role::Assistant);
-        if let Some(index) = known.filter(is_agents) {
+        let is_other = [Role::Reasoning, Role::Tool, Role::Other].iter().any(|role| self.find(*role, parent).is_some());
+        let parent = if is_other && self.find(Role::Assistant, parent).is_none() { id } else { parent };
+        if let Some(index) = self.find(Role::Assistant, parent) {
             return self.change(index, add);
         }
-        let parent = if known.is_some() { id } else { parent };
         let mut message = Message::new(parent, "assistant", json!({"id": parent, "role": "assistant"}).to_string());
         add(&mut message);
         self.push(message);
@@ -206,7 +208,7 @@ impl Messages {
     pub(super) fn result(&mut self, id: &str, call: &str, content: &str) {
         let json = json!({"id": id, "role": "tool", "toolCallId": call, "content": content}).to_string();
         let message = Message::new(id, "tool", json);
-        match self.find(id) {
+        match self.find(Role::Tool, id) {
             Some(index) => self.change(index, |known| *known = message),
             None => self.push(message),
         }
@@ -216,7 +218,7 @@ impl Messages {
     pub(super) fn replace(&mut self, run: RunId, snapshot: JsonSlice<'_>) {
         let brought = std::mem::take(&mut self.brought);
         self.messages.clear();
-        self.by_id.clear();
+        self.by_id = Default::default();
         (self.removed, self.bytes) = (0, 0);
         self.bring(run, snapshot);
         self.brought = brought;

@@ -221,7 +221,7 @@ impl AgUi {
     /// The end of the run of AG-UI, if somebody has to answer.
     fn interrupted(&self) -> Vec<Said> {
         let interrupts: Vec<&Json> = self.asked.iter().map(|(_, interrupt)| interrupt).collect();
-        if !self.is_interrupted {
+        if !self.is_interrupted || interrupts.is_empty() {
             return Vec::new();
         }
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});
@@ -315,7 +315,10 @@ impl AgUi {
         self.subagents.begin_again();
         let finish = self.finish.take();
         let interrupted = self.interrupted();
-        if finish.is_none() && interrupted.is_empty() {
+        if self.is_interrupted && interrupted.is_empty() {
+            // It was answered and has not gone on: the reader has begun what then begins.
+            self.after = self.paused.next();
+        } else if finish.is_none() && interrupted.is_empty() {
             out.extend(self.begun());
         }
         out.extend(finish);

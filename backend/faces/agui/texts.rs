@@ -11,7 +11,7 @@ use crate::{
 /// A text as its reader was told it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
-    is_agents: bool,
+    kind: Kind,
     /// It was said again as another message.
     is_again: bool,
 }
@@ -33,66 +33,59 @@ impl AgUi {
         let (id, role) = (self.ids.of(text.span.as_str()), role(text));
         // There is no word for a text that changed: the message ends, and another has the right text.
         let named = |is_again: bool| if is_again { Cow::Owned(format!("{id}~")) } else { Cow::Borrowed(&*id) };
-        let mut word = |word: Word<'_>| out.push(Said::new(&word));
         match part {
             Part::Opened(_) => {
-                let is_agents = role == "assistant";
-                if !is_agents {
+                if role != "assistant" {
                     self.ids.note_other(text.span.as_str());
                 }
-                self.texts.insert(text.span.clone(), Begun { is_agents, is_again: false });
-                begins(text.kind, &id, role, &mut word);
+                self.texts.insert(text.span.clone(), Begun { kind: text.kind, is_again: false });
+                out.extend(begins(text.kind, &id, role).iter().flatten().map(Said::new));
             }
             Part::Delta(_, delta) => {
                 if let Some(begun) = self.texts.get(&text.span) {
-                    goes_on(text.kind, &named(begun.is_again), delta, &mut word);
+                    out.push(Said::new(&goes_on(begun.kind, &named(begun.is_again), delta)));
                 }
             }
             Part::Replaced(_, whole) => {
                 let Some(begun) = self.texts.get_mut(&text.span) else { return };
-                ends(text.kind, &named(begun.is_again), &mut word);
-                begun.is_again = true;
-                begins(text.kind, &named(true), role, &mut word);
+                out.extend(ends(begun.kind, &named(begun.is_again)).iter().flatten().map(Said::new));
+                (begun.kind, begun.is_again) = (text.kind, true);
+                // A message that began is not the result of a call any more.
+                let role = if role == "tool" { "assistant" } else { role };
+                out.extend(begins(text.kind, &named(true), role).iter().flatten().map(Said::new));
                 if !whole.is_empty() {
-                    goes_on(text.kind, &named(true), whole, &mut word);
+                    out.push(Said::new(&goes_on(text.kind, &named(true), whole)));
                 }
             }
             _ => {
                 if let Some(begun) = self.texts.remove(&text.span) {
-                    ends(text.kind, &named(begun.is_again), &mut word);
-                    if !begun.is_agents {
-                        self.ids.note_other(text.span.as_str());
-                    }
+                    out.extend(ends(begun.kind, &named(begun.is_again)).iter().flatten().map(Said::new));
                 }
             }
         }
     }
 }
 
-fn begins(kind: Kind, message_id: &str, role: &str, word: &mut impl FnMut(Word<'_>)) {
+fn begins<'a>(kind: Kind, message_id: &'a str, role: &'a str) -> [Option<Word<'a>>; 2] {
     match kind {
-        Kind::Message => word(Word::TextMessageStart { message_id, role }),
+        Kind::Message => [Some(Word::TextMessageStart { message_id, role }), None],
         Kind::Reasoning => {
-            word(Word::ReasoningStart { message_id });
-            word(Word::ReasoningMessageStart { message_id, role });
+            [Some(Word::ReasoningStart { message_id }), Some(Word::ReasoningMessageStart { message_id, role })]
         }
     }
 }
 
-fn goes_on(kind: Kind, message_id: &str, delta: &str, word: &mut impl FnMut(Word<'_>)) {
-    word(match kind {
+fn goes_on<'a>(kind: Kind, message_id: &'a str, delta: &'a str) -> Word<'a> {
+    match kind {
         Kind::Message => Word::TextMessageContent { message_id, delta },
         Kind::Reasoning => Word::ReasoningMessageContent { message_id, delta },
-    });
+    }
 }
 
-fn ends(kind: Kind, message_id: &str, word: &mut impl FnMut(Word<'_>)) {
+fn ends(kind: Kind, message_id: &str) -> [Option<Word<'_>>; 2] {
     match kind {
-        Kind::Message => word(Word::TextMessageEnd { message_id }),
-        Kind::Reasoning => {
-            word(Word::ReasoningMessageEnd { message_id });
-            word(Word::ReasoningEnd { message_id });
-        }
+        Kind::Message => [Some(Word::TextMessageEnd { message_id }), None],
+        Kind::Reasoning => [Some(Word::ReasoningMessageEnd { message_id }), Some(Word::ReasoningEnd { message_id })],
     }
 }
 

@@ -61,10 +61,10 @@ pub struct AiSdk {
     metadata: Map<String, Value>,
     /// Whether the message ends with this run.
     is_last: bool,
-    /// Texts that have begun and not ended; those that began again under another id are marked.
-    texts: BTreeMap<SpanId, bool>,
-    /// Calls whose input was said and whose output was not.
-    calls: HashSet<String>,
+    /// Texts that have begun and not ended: the kind of each, and whether it began again under another id.
+    texts: BTreeMap<SpanId, (Kind, bool)>,
+    /// Calls whose input was said and whose output was not; whether their arguments are not known yet.
+    calls: BTreeMap<String, bool>,
     denied: HashSet<String>,
     /// Steps of the message that have begun and not ended.
     steps: HashSet<SpanId>,
@@ -83,7 +83,7 @@ impl AiSdk {
             metadata,
             is_last: true,
             texts: BTreeMap::new(),
-            calls: HashSet::new(),
+            calls: BTreeMap::new(),
             denied: HashSet::new(),
             steps: HashSet::new(),
             open: BTreeMap::new(),
@@ -108,27 +108,27 @@ impl AiSdk {
     fn text(&mut self, part: &Part<'_>, out: &mut Chunks) {
         match part {
             Part::Opened(text) => {
-                self.texts.insert(text.span.clone(), false);
-                out.push(json!({"type": kinds(text).0, "id": text.span}));
+                self.texts.insert(text.span.clone(), (text.kind, false));
+                out.push(json!({"type": kinds(text.kind).0, "id": text.span}));
             }
             Part::Delta(text, delta) => {
-                if let Some(again) = self.texts.get(&text.span) {
-                    out.push(TextDelta { kind: kinds(text).1, id: id_of(text, *again), delta });
+                if let Some((kind, again)) = self.texts.get(&text.span) {
+                    out.push(TextDelta { kind: kinds(*kind).1, id: id_of(text, *again), delta });
                 }
             }
             // There is no word for it: the text that was sent ends, and another begins.
             Part::Replaced(text, whole) => {
-                if let Some(again) = self.texts.get_mut(&text.span) {
-                    let (start, delta, end) = kinds(text);
-                    out.push(json!({"type": end, "id": id_of(text, *again)}));
-                    *again = true;
+                if let Some(begun) = self.texts.get_mut(&text.span) {
+                    let (kind, again) = std::mem::replace(begun, (text.kind, true));
+                    out.push(json!({"type": kinds(kind).2, "id": id_of(text, again)}));
+                    let (start, delta, _) = kinds(text.kind);
                     out.push(json!({"type": start, "id": id_of(text, true)}));
                     out.push(TextDelta { kind: delta, id: id_of(text, true), delta: whole });
                 }
             }
             Part::Closed(text, _) => {
-                if let Some(again) = self.texts.remove(&text.span) {
-                    out.push(json!({"type": kinds(text).2, "id": id_of(text, again)}));
+                if let Some((kind, again)) = self.texts.remove(&text.span) {
+                    out.push(json!({"type": kinds(kind).2, "id": id_of(text, again)}));
                 }
             }
             _ => {}
@@ -209,9 +209,11 @@ impl AiSdk {
     /// Says a call's input, unless it was said. A call that the client does not make is marked as made by the provider:
     /// the client neither makes it nor sends its result back.
     fn call(&mut self, id: &str, name: &str, args: Option<&Json>, is_ours: bool, out: &mut Chunks) {
-        if !self.calls.insert(id.to_owned()) {
+        // A person may have been asked about the call before its arguments were told.
+        if self.calls.get(id).is_some_and(|is_bare| !is_bare || args.is_none()) {
             return;
         }
+        self.calls.insert(id.to_owned(), args.is_none());
         let mut input = json!({"type": "tool-input-available", "toolCallId": id, "toolName": name,
             "input": args.map_or_else(|| json!({}), |args| json!(args))});
         if is_ours {
@@ -230,7 +232,8 @@ impl AiSdk {
             self.open.insert(interrupt.to_owned(), Question::Other(data));
             return;
         }
-        let tool_call_id = call.map_or_else(|| id.clone(), |call| id_in(event, call));
+        // The protocol approves calls alone: a question about none has one of its own.
+        let tool_call_id = call.map_or_else(|| format!("{id}/approval"), |call| id_in(event, call));
         // A call has one approval: of an earlier one that is open, the client will know nothing any more.
         self.open.retain(|_, open| !matches!(open, Question::Approval { tool_call_id: of } if *of == tool_call_id));
         let tool: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
@@ -357,9 +360,9 @@ impl Dialect for AiSdk {
     }
 }
 
-/// The chunks' types of a text: its start, a delta, its end.
-fn kinds(text: &Text) -> (&'static str, &'static str, &'static str) {
-    match text.kind {
+/// The chunks' types of a kind of text: its start, a delta, its end.
+fn kinds(kind: Kind) -> (&'static str, &'static str, &'static str) {
+    match kind {
         Kind::Message => ("text-start", "text-delta", "text-end"),
         Kind::Reasoning => ("reasoning-start", "reasoning-delta", "reasoning-end"),
     }

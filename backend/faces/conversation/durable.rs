@@ -30,15 +30,23 @@ impl<D: Dialect> Conversation<D> {
     /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
     pub(super) fn durable(&mut self, frame: &Arc<Frame>) {
         let Some(seq) = frame.place.map(|place| place.seq) else { return };
+        let open = frame.span_id.as_ref().filter(|_| !self.at.live.is_empty()).map(|span| self.names.text(span));
         let named = self.names.of(frame);
         let event = Event { frame, what: &named };
         self.held.close(&event);
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
         let seen = if seq == self.at.seq { self.shown.seen(self.at.sub, &event) } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
-        let cut = event.cut(self.dialect.ends_with(&event), |span| self.names.text(span));
+        // What was cut off has no place in a number: a text that has one, within an event, is another's.
+        let mut cut = match seen {
+            1.. if self.shown.is_numbered() => Cut::None,
+            _ => event.cut(self.dialect.ends_with(&event), open),
+        };
         if let What::Text { text, content, .. } = event.what {
-            let live = if is_seen { None } else { self.take_live(text) };
+            let live = if is_seen { None } else { self.take_live(text, seen) };
+            if live.as_ref().is_some_and(|(live, _)| live.kind != text.kind) {
+                cut = Cut::One(text.span.clone());
+            }
             self.say_text(text, content.as_deref(), (live.as_ref(), seen), &event, &mut numbered);
         } else {
             if !is_seen {
@@ -60,10 +68,14 @@ impl<D: Dialect> Conversation<D> {
         self.reach((&event, &cut), seq, WHOLE);
     }
 
-    /// Removes a text from the live ones.
-    fn take_live(&mut self, text: &Text) -> Option<(Live, texts::State)> {
+    /// Removes a text from the live ones, of whose event so much was said: of which some was said is not live any more, and
+    /// a number may take another for it. One of the other kind stays until all is said, because its end has other parts.
+    fn take_live(&mut self, text: &Text, seen: u8) -> Option<(Live, texts::State)> {
         let index = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind))?;
-        Some((self.at.live.remove(index), self.texts.remove(index)))
+        if self.at.live[index].kind != text.kind && !self.shown.is_numbered() {
+            return Some((self.at.live[index].clone(), self.texts.state(index).clone()));
+        }
+        (seen == 0).then(|| (self.at.live.remove(index), self.texts.remove(index)))
     }
 
     fn reach(&mut self, (event, cut): (&Event<'_>, &Cut), seq: Seq, sub: u8) {
@@ -76,7 +88,7 @@ impl<D: Dialect> Conversation<D> {
     /// Removes the texts that an event has cut off.
     fn forget_cut(&mut self, cut: &Cut) {
         for index in (0..self.at.live.len()).rev() {
-            if cut.is_of(&self.at.live[index]) {
+            if cut.is_of(&mut self.at.live[index]) {
                 self.at.live.remove(index);
                 self.texts.remove(index);
             }
@@ -102,16 +114,17 @@ impl<D: Dialect> Conversation<D> {
         let (opened, rest) = match live {
             None => (0, Some(0)),
             Some((live, _)) => {
-                let rest = whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole)).map(|rest| rest.bytes));
-                (live.progress, rest)
+                let rest = |whole| live.rest(std::iter::once(whole)).filter(|_| live.kind == text.kind);
+                (live.progress, whole.map_or(Some(0), |whole| rest(whole).map(|rest| rest.bytes)))
             }
         };
         // A live one is as its tokens had it: what is opened is closed, whatever the end says.
         let is_shown = live.is_some()
+            || seen > 0
             || self.dialect.shows(text) && text.role != "user" && (self.shown.announcements || !announces(event));
         if is_shown && live.is_none_or(|(_, state)| !state.has_begun()) {
-            let role = live.map_or(&*text.role, |_| "assistant").to_owned();
-            self.number(&Part::Opened(&Text { role: role.into(), ..text.clone() }), 1, numbered);
+            let opening = live.map_or_else(|| text.clone(), |(live, _)| live.text(text.span.clone()));
+            self.number(&Part::Opened(&opening), 1, numbered);
             numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
         }
         let (mut end, end_max) = (OWN, usize::from(REPLACED - OWN));
@@ -135,17 +148,14 @@ impl<D: Dialect> Conversation<D> {
     /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
     fn cut_off(&mut self, cut: &Cut, numbered: &mut Vec<(u8, D::Said)>) {
         for index in 0..self.at.live.len() {
-            let live = &self.at.live[index];
-            let Some(span) = live.span().filter(|_| cut.is_of(live)).cloned() else { continue };
-            let (text, told) = (Text::new(span, live.kind), live.progress as usize);
-            let next = |numbered: &[(u8, D::Said)]| numbered.last().map_or(1, |(number, _)| number + 1);
-            // It began on an earlier connection.
-            if self.texts.begin(index) {
-                self.dialect.say(&Part::Opened(&text), &mut self.said);
-                let first = next(numbered);
-                numbered.extend((first..WHOLE).zip(self.said.drain(..).skip(told)));
-            }
-            self.number(&Part::Closed(&text, None), next(numbered), numbered);
+            let live = &mut self.at.live[index];
+            let is_cut = cut.is_of(live);
+            let Some(span) = live.span().filter(|_| is_cut).cloned() else { continue };
+            let text = live.text(span);
+            // It may have begun on an earlier connection.
+            self.open(index, &text);
+            let next = numbered.last().map_or(1, |(number, _)| number + 1);
+            self.number(&Part::Closed(&text, None), next, numbered);
         }
         if self.shown.is_numbered() {
             // Numbers would decrease when the text leaves the position.

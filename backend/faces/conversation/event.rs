@@ -25,12 +25,12 @@ impl<'a> Event<'a> {
         self.frame.terminal.is_some() || *self.what == What::RunPaused(Status::Interrupted)
     }
 
-    /// The texts that it cuts off, if it ends the stream or not.
-    pub(super) fn cut(&self, ends: bool, name: impl FnOnce(&SpanId) -> SpanId) -> Cut {
+    /// The texts that it cuts off, if it ends the stream or not; `open` is the name of the text of its span until then.
+    pub(super) fn cut(&self, ends: bool, open: Option<SpanId>) -> Cut {
         match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
             _ if matches!(self.what, What::Text { .. }) => Cut::None,
             _ if ends => Cut::All,
-            Closes::Span(span) => Cut::One(name(span)),
+            Closes::Span(_) => open.map_or(Cut::None, Cut::One),
             Closes::Run | Closes::Nothing => Cut::None,
         }
     }
@@ -55,10 +55,10 @@ pub(super) enum Cut {
 }
 
 impl Cut {
-    pub(super) fn is_of(&self, live: &Live) -> bool {
+    pub(super) fn is_of(&self, live: &mut Live) -> bool {
         match self {
             Self::None => false,
-            Self::One(name) => live.span() == Some(name),
+            Self::One(name) => live.is_of(name, live.kind),
             Self::All => true,
         }
     }

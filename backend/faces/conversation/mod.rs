@@ -147,8 +147,8 @@ impl<D: Dialect> Conversation<D> {
                 return;
             }
         }
-        let text = &Text { span: self.names.text(&text.span), ..text.clone() };
-        let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
+        let text = Text { span: self.names.text(&text.span), ..text.clone() };
+        let Some((index, text)) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {
             return;
         }
@@ -157,15 +157,15 @@ impl<D: Dialect> Conversation<D> {
             self.texts.give_up(index);
             return;
         }
-        self.open(index, text);
-        self.append(index, text, piece);
+        self.open(index, &text);
+        self.append(index, &text, piece);
     }
 
     /// Shows what follows in the text so far of a span, as its pieces are asked for.
     fn catch_up(&mut self, open: &OpenText) {
         let Some(kind) = Kind::of(&open.event_type) else { return };
         let text = Text { role: open.role.clone(), ..Text::new(self.names.text(&open.span_id), kind) };
-        let Some(index) = self.live(&text, open.chars > 0) else { return };
+        let Some((index, text)) = self.live(text, open.chars > 0) else { return };
         let Some(rest) = self.at.live[index].rest(open.pieces()).filter(|_| self.texts.is_whole(index)) else {
             self.texts.give_up(index);
             return;
@@ -183,27 +183,30 @@ impl<D: Dialect> Conversation<D> {
             return true;
         };
         let text = text.clone();
-        if let Some(index) = self.live(&text, false) {
+        if let Some((index, text)) = self.live(text, false) {
             self.append(index, &text, &piece);
         }
         true
     }
 
-    /// Where a text is among the live ones. It becomes one if it may begin and there is room.
-    fn live(&mut self, text: &Text, may_begin: bool) -> Option<usize> {
-        let known = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind));
-        if known.is_some() || !may_begin || self.is_joining {
-            return known;
+    /// Where a text is among the live ones, with the kind that it began with. It becomes one if it may begin and there is
+    /// room.
+    fn live(&mut self, text: Text, may_begin: bool) -> Option<(usize, Text)> {
+        if let Some(index) = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind)) {
+            return Some((index, Text { kind: self.at.live[index].kind, ..text }));
+        }
+        if !may_begin || self.is_joining {
+            return None;
         }
         let has_room = self.at.live.len() < self.shown.texts_max && self.at.is_apart(&text.span);
         let has_number = !self.shown.is_numbered() || number::has_room(self.at.seq);
         let is_shown = text.kind == Kind::Message || self.shown.reasoning;
-        if !has_room || !has_number || !is_shown || !self.dialect.shows(text) {
+        if !has_room || !has_number || !is_shown || !self.dialect.shows(&text) {
             return None;
         }
-        self.at.live.push(Live::new(text.span.clone(), text.kind));
+        self.at.live.push(Live::new(&text));
         self.texts.push();
-        Some(self.at.live.len() - 1)
+        Some((self.at.live.len() - 1, text))
     }
 
     /// Says the opening of a live text, or what is missing of it.

@@ -3,6 +3,7 @@
 //! Some models count their calls from 0 in each answer, and some producers write several messages on one span. Clients keep
 //! what they are told under its id, so the second thing with an id is called `ID~2`, the third `ID~3`. A name depends on the
 //! stored events before it alone: all readers are told the same names, live or later. Ids are compared with the newest ones.
+//! An event that closes a span uses up the name of a text that may have been shown on it.
 
 use std::{
     borrow::Cow,
@@ -19,6 +20,7 @@ use crate::{
         json::Json,
         limits::{CHAT_NAMES_MAX, CHAT_RECENT_MAX, KEY_CHARS_MAX},
         meaning::What,
+        open::Closes,
     },
 };
 
@@ -51,6 +53,11 @@ impl Names {
     /// What an event means, with names in the place of ids.
     pub(super) fn of<'a>(&mut self, frame: &'a Frame) -> Cow<'a, What> {
         let (what, span) = (frame.meaning(), frame.span_id.as_ref());
+        if let Closes::Span(span) = Closes::of(&frame.event_type, span)
+            && !matches!(what, What::Text { .. })
+        {
+            self.texts.take(span.as_str());
+        }
         match what {
             What::ToolStarted { tool_call_id, args, .. } => {
                 let name = self.begin(tool_call_id, span, args.as_ref());

@@ -22,7 +22,7 @@ pub enum Part<'a> {
     Opened(&'a Text),
     /// The text goes on.
     Delta(&'a Text, &'a str),
-    /// The text is this, and what was sent of it is not how it begins.
+    /// The text is this, and what was sent of it is not how it begins, or of the other kind.
     Replaced(&'a Text, &'a str),
     /// The text is complete. `None`: it was cut off, by the run's end or by an interrupt.
     Closed(&'a Text, Option<&'a Event<'a>>),

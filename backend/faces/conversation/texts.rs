@@ -37,6 +37,10 @@ impl Texts {
         self.0.push(State::default());
     }
 
+    pub(super) fn state(&self, index: usize) -> &State {
+        &self.0[index]
+    }
+
     pub(super) fn remove(&mut self, index: usize) -> State {
         self.0.remove(index)
     }

@@ -126,7 +126,9 @@ impl Position {
         let live = match (u8::try_from(tag).unwrap_or(0), told(progress, bits).unwrap_or(0)) {
             (0, 0) => Vec::new(),
             (0, _) | (_, 0) => return Err(RULE),
-            (tag, progress) => vec![Live { which: Which::Tag(tag), kind: Kind::Message, progress, hash: None }],
+            (tag, progress) => {
+                vec![Live { which: Which::Tag(tag), kind: Kind::Message, is_agents: true, progress, hash: None }]
+            }
         };
         Ok(Self { seq, history: Tag::FIRST, sub, live })
     }
@@ -137,6 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::meaning::Text;
 
     /// The last seq that has numbers.
     const SEQ_END: i64 = ((1 << OCTAVES) - 1) << FIRST_OCTAVE_BITS;
@@ -146,7 +149,7 @@ mod tests {
     }
 
     fn shown(seq: i64, span: &str, chars: usize) -> Live {
-        let mut live = Live::new(span.parse().unwrap(), Kind::Message);
+        let mut live = Live::new(&Text::new(span.parse().unwrap(), Kind::Message));
         let chars = deliverable(Seq::new(seq).unwrap(), &live, chars);
         assert!(live.append(&"x".repeat(chars)));
         live

@@ -38,6 +38,7 @@ const MOST_BYTES: usize = 256;
 /// A text that has begun: its item, and what was said of it.
 #[derive(Debug)]
 struct Begun {
+    kind: Kind,
     id: String,
     index: usize,
     so_far: String,
@@ -147,7 +148,8 @@ impl Responses {
         let (event_type, logprobs) = delta_of(text.kind);
         let Said { members: mut delta_head, .. } = Said::of(&AboutItem { event_type, logprobs, ..of_text(&id, index) });
         delta_head.extend_from_slice(b",\"delta\":");
-        self.texts.insert(text.span.clone(), Begun { id, index, so_far: String::new(), delta_head });
+        let begun = Begun { kind: text.kind, id, index, so_far: String::new(), delta_head };
+        self.texts.insert(text.span.clone(), begun);
     }
 
     fn text_goes_on(&mut self, text: &Text, delta: &str, out: &mut Vec<Said>) {
@@ -157,13 +159,13 @@ impl Responses {
         members.extend_from_slice(&begun.delta_head);
         let written = serde_json::to_writer(&mut members, delta);
         debug_assert!(written.is_ok(), "a text is JSON");
-        out.push(Said { event_type: delta_of(text.kind).0, members });
+        out.push(Said { event_type: delta_of(begun.kind).0, members });
     }
 
     fn text_ends(&mut self, text: &Text, whole: Option<&str>, status: &str, out: &mut Vec<Said>) {
-        let Some(Begun { id, index, so_far, .. }) = self.texts.remove(&text.span) else { return };
+        let Some(Begun { kind, id, index, so_far, .. }) = self.texts.remove(&text.span) else { return };
         let whole = whole.unwrap_or(&so_far);
-        let (event_type, logprobs, part, mut item) = match text.kind {
+        let (event_type, logprobs, part, mut item) = match kind {
             Kind::Message => {
                 let item = json!({"id": id, "type": "message", "role": "assistant", "status": status});
                 ("response.output_text.done", Some([]), output_text(whole), item)
@@ -262,6 +264,11 @@ impl Dialect for Responses {
             Part::Event(event) => self.event(event, out),
             Part::CaughtUp => self.is_caught_up = true,
         }
+    }
+
+    /// It goes on in the same response when somebody has answered.
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        event.frame.terminal.is_some()
     }
 
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {

@@ -7,7 +7,7 @@ use super::Responses;
 use crate::{
     domain::{meaning::What, run::Status},
     faces::{
-        conversation::{Dialect, Part},
+        conversation::{Dialect, Event, Part},
         position::Position,
     },
 };
@@ -55,6 +55,10 @@ impl Dialect for Whole {
             self.is_over = true;
             out.push(self.response.response());
         }
+    }
+
+    fn ends_with(&self, event: &Event<'_>) -> bool {
+        self.response.ends_with(event)
     }
 
     fn write(&mut self, chunk: &mut BytesMut, said: Value, _: Option<&Position>) {

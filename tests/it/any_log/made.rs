@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 
 /// Ids that producers give again and again.
 const IDS: [&str; 7] = ["a", "b", "search:0", "a~2", "é ~,/%", "s1", "a~2~2"];
+/// Ids of the messages that results are: no text of a run has one of them.
+const RESULTS: [&str; 3] = ["r", "r~2", "é/result"];
 const NAMES: [&str; 3] = ["plan", "search", ""];
 
 /// The text so far of a span.
@@ -174,7 +176,10 @@ impl Maker {
     }
 
     fn token(&mut self) {
-        let (span, kind) = (self.span(), ["message.delta", "reasoning.delta"]);
+        // While it is written, nobody else's second text has the name of this one.
+        let span = self.span();
+        let span = if span.as_str().ends_with("~2") { "a".parse().unwrap() } else { span };
+        let kind = ["message.delta", "reasoning.delta"];
         let kind = if self.chance(0.7) { kind[0] } else { kind[1] };
         let text = if self.chance(0.05) { String::new() } else { self.unique("é") };
         let role = [None, None, Some("assistant"), Some("user"), Some("tool"), Some("system")];
@@ -196,6 +201,8 @@ impl Maker {
         let is_reasoning = is_reasoning.filter(|_| self.random.random_bool(0.9)).unwrap_or(false);
         let role = ["assistant", "assistant", "user", "tool", "system", "developer", "other"];
         let role = *role.choose(&mut self.random).unwrap();
+        // Tokens and the event of a text have one role.
+        let role = open.as_ref().map_or(role, |open| open.role.unwrap_or("assistant"));
         let whole = open.map(|open| open.text).filter(|_| self.random.random_bool(0.8));
         let text = whole.filter(|text| !text.is_empty()).unwrap_or_else(|| self.unique("text"));
         let mut payload = match self.random.random_range(0..8) {
@@ -234,10 +241,11 @@ impl Maker {
     fn call_ends(&mut self) {
         let (result, failed) = (self.unique("result"), self.chance(0.3));
         let mut payload = if failed { json!({"error": {"message": result}}) } else { json!({"result": result}) };
-        for (name, probability) in [("tool_call_id", 0.7), ("message_id", 0.2)] {
-            if self.chance(probability) {
-                payload[name] = json!(self.id());
-            }
+        if self.chance(0.7) {
+            payload["tool_call_id"] = json!(self.id());
+        }
+        if self.chance(0.2) {
+            payload["message_id"] = json!(RESULTS.choose(&mut self.random).unwrap());
         }
         let span = self.maybe_span();
         if self.emit(if failed { "tool.failed" } else { "tool.completed" }, span, None, &payload) {

@@ -18,6 +18,7 @@ use runreel::{
         ai_sdk::AiSdk,
         conversation::{Conversation, Dialect, Shown},
         position::{Position, WHOLE},
+        responses::Responses,
     },
     quota::Quota,
     timeline::{follow::StreamItem, open::OpenText},
@@ -108,14 +109,17 @@ fn cut_off(log: &Log, body: String, now: usize, (random, request): (&mut StdRng,
     let kept = frames[..random.random_range(0..=frames.len())].concat();
     let Some(at) = last_id(&kept) else { return body };
     let kept = &kept[..kept.rfind("\nid: ").map_or(0, |id| id + kept[id..].find("\n\n").unwrap() + 2)];
-    // The server has at least what it has told, and what it had.
-    let happened = log.moments.iter().rposition(|moment| moment.frame.place.is_some_and(|place| place.seq == at.seq));
-    let least = now.max(happened.map_or(0, |index| index + 1));
-    let now = random.random_range(least..=log.moments.len());
+    let now = happened(log, at.seq, now, random);
     if kept.contains("\"type\":\"RUN_FINISHED\"") || kept.contains("\"type\":\"RUN_ERROR\"") {
         return kept.to_owned();
     }
     kept.to_owned() + &connected(log, now, conversation(AgUi::resuming(names(request), at.seq), at, true)).0
+}
+
+/// How much there is of the log when a reader comes back that has this event: at least what the server had, and has told.
+fn happened(log: &Log, seq: Seq, now: usize, random: &mut StdRng) -> usize {
+    let told = log.moments.iter().rposition(|moment| moment.frame.place.is_some_and(|place| place.seq == seq));
+    random.random_range(now.max(told.map_or(0, |index| index + 1))..=log.moments.len())
 }
 
 fn last_id(told: &str) -> Option<Position> {
@@ -143,4 +147,21 @@ pub fn ai_sdk(log: &Log, now: usize) -> Vec<String> {
         at = Position::after(RunCursor { seq, history: Tag::FIRST });
         now = answered;
     }
+}
+
+/// What a client of Responses is told; if it is cut off, also what follows the last number that it has.
+pub fn responses(log: &Log, now: usize, cut: Option<&mut StdRng>) -> Vec<String> {
+    let encoder = |at| {
+        let head = json!({"id": "resp", "object": "response", "created_at": 0, "model": "m", "metadata": {}});
+        let dialect = Responses::new(run_id(), head.as_object().unwrap().clone());
+        Conversation::new(dialect, at, Shown { texts_max: 1, reasoning: false, announcements: false }, 1)
+    };
+    let body = connected(log, now, encoder(Position::default())).0;
+    let Some(random) = cut else { return vec![body] };
+    let frames: Vec<&str> = body.split_inclusive("\n\n").collect();
+    let kept = frames[..random.random_range(0..frames.len())].concat();
+    let Some((_, number)) = kept.rsplit_once("\"sequence_number\":") else { return vec![body] };
+    let at = Position::from_number(number.trim_end().trim_end_matches('}').parse().unwrap()).unwrap();
+    let rest = connected(log, happened(log, at.seq, now, random), encoder(at)).0;
+    vec![kept, rest]
 }

@@ -53,7 +53,12 @@ begin
             -- Of a number of any size these take seconds at most, but one statement may have thousands of them.
             select oid, null, '100000' from pg_proc
             where pronamespace = 'pg_catalog'::regnamespace and proargtypes[0] = 'numeric'::regtype
-              and prorettype = 'numeric'::regtype and proname = any ('{div,mod,power,exp,ln,log,sqrt}')
+              and prorettype = 'numeric'::regtype
+              and proname = any ('{div,mod,power,exp,ln,log,sqrt,numeric_div_trunc,numeric_exp,numeric_ln,numeric_log,numeric_sqrt}')
+            union all
+            select oprcode, oid, '100000' from pg_operator
+            where oprnamespace = 'pg_catalog'::regnamespace and oprleft = 'numeric'::regtype and oprright = 'numeric'::regtype
+              and oprname = '^'
         ) w
         join pg_proc p on p.oid = w.function
         left join pg_operator o on o.oid = w.operator

@@ -33,6 +33,14 @@ const BYTES_MAX_DEFAULT: usize = 256 * 1024;
 /// Longest time of a fetch or a command, unless configured.
 const TIME_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
+/// How many tools of a server can be used and what has to be known about them, or why none can.
+pub type Usable = Result<(usize, Vec<String>), String>;
+
+fn usable(offered: Offered) -> Usable {
+    let (tools, notes) = Toolbox::default().joined(offered)?;
+    Ok((tools.iter().count(), notes))
+}
+
 /// An agent cannot be built from its configuration now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
@@ -120,15 +128,16 @@ impl Agents {
         })
     }
 
-    /// What each tool server of a configuration offers now.
-    pub async fn tool_servers(file: &File, confinement: Confinement) -> Vec<(String, Result<Offered, String>)> {
+    /// What each tool server of a configuration offers now; `Err`: it could not be asked.
+    pub async fn tool_servers(file: &File, confinement: Confinement) -> Vec<(String, Result<Usable, String>)> {
         let outside = match Outside::new(crate::config::path(), confinement) {
             Ok(outside) => outside,
             Err(why) => return vec![("(any)".to_owned(), Err(why))],
         };
         let asked = file.sections.mcp.iter().map(|(name, config)| {
             let offered = outside.offered(name, config, file);
-            async move { (name.clone(), offered.await) }
+            // Tools keep their server running, which has to end here.
+            async move { (name.clone(), offered.await.map(usable)) }
         });
         let offered = futures::future::join_all(asked).await;
         outside.close().await;

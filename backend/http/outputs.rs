@@ -1,6 +1,6 @@
 //! What clients bring for the calls that they made: each output is for a call that waits for it, or says again what was said.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -54,16 +54,6 @@ impl Turn {
         })
     }
 
-    /// A call of this run as its agent knows it, by what the client knows it by. A producer elsewhere may not name its
-    /// calls in the run's output.
-    fn call(&self, known: &str, is_ours: bool) -> Option<String> {
-        match &self.asked {
-            Some(asked) => asked.iter().find(|id| *id == known || self.run.scoped(id) == known).cloned(),
-            None if is_ours => None,
-            None => known.strip_prefix(&self.run.scoped("")).map(str::to_owned),
-        }
-    }
-
     fn is_over(&self) -> bool {
         matches!(self.status, Status::Failed | Status::Cancelled)
     }
@@ -105,10 +95,15 @@ pub(super) async fn settle(
         Some(thread) => turns(server, owner, thread).await?,
         None => Vec::new(),
     };
+    let calls = Calls::of(&turns, is_ours);
     let mut brought: HashMap<String, Value> = HashMap::new();
     for (index, message) in messages.iter_mut().enumerate() {
         let Some(known) = output_of(message) else { continue };
-        let (call, is_repeated) = match find(&turns, known, &message["content"], is_ours) {
+        if index % AT_ONCE == AT_ONCE - 1 {
+            // A client may bring very many.
+            tokio::task::yield_now().await;
+        }
+        let (call, is_repeated) = match calls.find(known, &message["content"]) {
             Ok(found) => found,
             Err(rule) => return Ok(Err(Unasked { index, rule })),
         };
@@ -137,21 +132,63 @@ async fn turns(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<Ve
     Ok(turns)
 }
 
-/// The call that an output is for, and whether the conversation has the output.
-fn find(turns: &[Turn], known: &str, content: &Value, is_ours: bool) -> Result<(String, bool), String> {
-    let asked = turns.iter().enumerate().find_map(|(at, turn)| Some((at, turn.call(known, is_ours)?)));
-    let Some((at, call)) = asked else {
-        // Clients of some protocols send back what the agent's own tools said, which the conversation has.
-        let is_own = turns.iter().any(|turn| known.starts_with(&turn.run.scoped("")));
-        let rule = || format!("no call of this conversation has the id {known:?}");
-        return is_own.then(|| (known.to_owned(), true)).ok_or_else(rule);
-    };
-    // A run that did not come to its end may have left the call as it was.
-    let since = || turns[..at].iter().rev().filter(|turn| !turn.is_over());
-    match since().find_map(|turn| turn.given.get(&call)) {
-        Some(before) if before == content => Ok((call, true)),
-        Some(_) => Err(format!("the call {known:?} has another output already")),
-        None if since().next().is_some() => Err(format!("the call {known:?} does not wait any more")),
-        None => Ok((call, false)),
+/// Messages after which others have their turn.
+const AT_ONCE: usize = 256;
+
+/// The calls of a conversation by what its client knows them by: as their agent does, or with the run before it.
+struct Calls<'a> {
+    turns: &'a [Turn],
+    runs: HashMap<RunId, usize>,
+    /// Where each id was asked last, and in which runs.
+    newest: HashMap<&'a str, usize>,
+    asked: HashSet<(usize, &'a str)>,
+    is_ours: bool,
+}
+
+impl<'a> Calls<'a> {
+    fn of(turns: &'a [Turn], is_ours: bool) -> Self {
+        let runs = turns.iter().enumerate().map(|(at, turn)| (turn.run, at)).collect();
+        let (mut newest, mut asked) = (HashMap::new(), HashSet::new());
+        for (at, turn) in turns.iter().enumerate() {
+            for id in turn.asked.iter().flatten() {
+                newest.entry(id.as_str()).or_insert(at);
+                asked.insert((at, id.as_str()));
+            }
+        }
+        Self { turns, runs, newest, asked, is_ours }
+    }
+
+    /// The run that an id names before its own part, and that part.
+    fn scoped<'b>(&self, known: &'b str) -> Option<(usize, &'b str)> {
+        let (run, id) = known.split_once('/')?;
+        Some((*self.runs.get(&run.parse().ok()?)?, id))
+    }
+
+    /// The newest call of this id. A producer elsewhere may not name its calls in the run's output.
+    fn asked(&self, known: &str) -> Option<(usize, String)> {
+        let is_asked = |at: usize, id: &str| match self.turns[at].asked {
+            Some(_) => self.asked.contains(&(at, id)),
+            None => !self.is_ours,
+        };
+        let scoped = self.scoped(known).filter(|(at, id)| is_asked(*at, id)).map(|(at, id)| (at, id.to_owned()));
+        let plain = self.newest.get(known).map(|at| (*at, known.to_owned()));
+        scoped.into_iter().chain(plain).min_by_key(|(at, _)| *at)
+    }
+
+    /// The call that an output is for, and whether the conversation has the output.
+    fn find(&self, known: &str, content: &Value) -> Result<(String, bool), String> {
+        let Some((at, call)) = self.asked(known) else {
+            // Clients of some protocols send back what the agent's own tools said, which the conversation has.
+            let rule = || format!("no call of this conversation has the id {known:?}");
+            return self.scoped(known).map(|_| (known.to_owned(), true)).ok_or_else(rule);
+        };
+        // A run that did not come to its end may have left the call as it was.
+        let since = || self.turns[..at].iter().rev().filter(|turn| !turn.is_over());
+        match since().find_map(|turn| turn.given.get(&call)) {
+            Some(before) if before == content => Ok((call, true)),
+            Some(_) => Err(format!("the call {known:?} has another output already")),
+            None if since().next().is_some() => Err(format!("the call {known:?} does not wait any more")),
+            None => Ok((call, false)),
+        }
     }
 }

@@ -48,6 +48,9 @@ use crate::{
 /// Whose words a text is, if nothing says so.
 const ASSISTANT: &str = "assistant";
 
+/// A longer word for a role is none.
+const ROLE_BYTES_MAX: usize = 32;
+
 /// All open texts of the process.
 #[derive(Debug)]
 pub(super) struct OpenTexts {
@@ -146,7 +149,8 @@ impl OpenTexts {
         };
         let (event_type, parent_span_id) = (&event.event_type, event.parent_span_id.as_ref());
         let role = if so_far.is_none() { event.payload.member("role") } else { None };
-        let role = role.map_or(Cow::Borrowed(ASSISTANT), |role: String| Cow::Owned(role));
+        let role = role.filter(|role: &String| role.len() <= ROLE_BYTES_MAX);
+        let role = role.map_or(Cow::Borrowed(ASSISTANT), Cow::Owned);
         let piece = Piece { event_type, parent_span_id, role, at: event.at, text };
         self.text_ids.1 = self.text_ids.1.wrapping_add(1);
         let own = Origin::Here(Saving::of(Uuid::from_u128(self.text_ids.1)));

@@ -62,6 +62,9 @@ async fn what_compares_all_of_two_large_values_ends_within_its_time() {
         "with recursive n (x, d) as (select 9::numeric, 1 union all select x * x, 2 * d from n where d < 60000)
         select length((max(x) * max(x) * max(x))::text) from n";
     ask(&server.api, numbers, 5_000).await.refused(422, "query_failed");
+    let powers = "select sum(1.5 ^ n::numeric) from generate_series(1, 2000) as n";
+    let failed = ask(&server.api, powers, 5_000).await.refused(422, "query_failed");
+    assert_eq!(failed["sqlstate"], "54000", "{failed}");
     until("the backends", || async { backends(&server).await == 0 }).await;
 }
 
@@ -85,6 +88,7 @@ async fn what_is_bounded_means_the_same_as_ever() {
         ("'{\"a\": 1}'::jsonb @> '{}'", json!(true)),
         ("1.5 * 2 % 2", json!(1.0)),
         ("7.0 / 2 + 2 ^ 3", json!(11.5)),
+        ("9.5 ^ 2.0", json!(90.25)),
         ("round(ln(exp(2.0)), 3)", json!(2.0)),
     ] {
         let answer = ask(&server.api, &format!("select {value}"), 5_000).await.expect(200);

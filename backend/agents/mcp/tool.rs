@@ -1,6 +1,6 @@
 //! A server's tools as ours. A list is what strangers write: what cannot be used of it is left out and named.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use rmcp::{
     model::{
@@ -27,8 +27,13 @@ use crate::{
     },
 };
 
-/// Most pages of a list of tools.
+/// Most pages of a list of tools, and most tools and bytes of all of them.
 const PAGES_MAX: usize = 64;
+const LISTED_MAX: usize = 4_096;
+const LISTED_BYTES_MAX: usize = 16 << 20;
+/// So much is told of what was left out.
+const LEFT_OUT_MAX: usize = 32;
+const OWN_NAME_BYTES_MAX: usize = 256;
 
 struct McpTool {
     /// With the prefix, as models see it.
@@ -54,25 +59,29 @@ pub(super) async fn list(server: &str, config: &Mcp, connection: &Arc<Connection
     {
         return Err(format!("it has no tool named {name}"));
     }
-    let mut tools: Vec<Arc<McpTool>> = Vec::new();
+    let (mut tools, mut names): (Vec<Arc<McpTool>>, HashSet<String>) = (Vec::new(), HashSet::new());
     for entry in &entries {
-        let Some(own) = entry["name"].as_str() else {
-            left_out.push("a tool without a name".to_owned());
+        let Some(own) = entry["name"].as_str().filter(|own| own.len() <= OWN_NAME_BYTES_MAX) else {
+            left_out.push(format!("a tool without a name of at most {OWN_NAME_BYTES_MAX} bytes"));
             continue;
         };
         if !config.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == own)) {
             continue;
         }
         match ours(server, config, connection, (own, entry)) {
-            Ok(tool) if tools.iter().any(|known| known.name == tool.name) => {
+            Ok(tool) if !names.insert(tool.name.clone()) => {
                 left_out.push(format!("another tool {own}: it has one named {} already", tool.name));
             }
             Ok(tool) => tools.push(Arc::new(tool)),
             Err(why) => left_out.push(format!("the tool {}: {why}", own.escape_debug())),
         }
+        if tools.len() > TOOLS_MAX {
+            return Err(format!("it offers more than {TOOLS_MAX} tools; choose some with tools = [\"name\"]"));
+        }
     }
-    if tools.len() > TOOLS_MAX {
-        return Err(format!("it offers more than {TOOLS_MAX} tools; choose some with tools = [\"name\"]"));
+    if left_out.len() > LEFT_OUT_MAX {
+        let more = left_out.split_off(LEFT_OUT_MAX).len();
+        left_out.push(format!("{more} more"));
     }
     let left_out = left_out.into_iter().map(|what| format!("the tool server {server}: left out: {what}")).collect();
     Ok(Offered { tools: tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect(), left_out })
@@ -87,7 +96,7 @@ struct Listed {
 
 /// Reads the pages of the list, as far as they can be read.
 async fn read(connection: &Connection) -> Result<Listed, String> {
-    let (mut entries, mut cursor): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    let (mut entries, mut bytes, mut cursor): (Vec<Value>, usize, Option<String>) = (Vec::new(), 0, None);
     for n in 1..=PAGES_MAX {
         let mut page = match page(connection, cursor.clone()).await {
             Ok(page) => page,
@@ -97,7 +106,14 @@ async fn read(connection: &Connection) -> Result<Listed, String> {
             }
         };
         if let Value::Array(tools) = page["tools"].take() {
-            entries.extend(tools);
+            for tool in tools {
+                bytes += tool.to_string().len();
+                if entries.len() == LISTED_MAX || bytes > LISTED_BYTES_MAX {
+                    let left_out = vec![format!("what its list has after its first {} tools", entries.len())];
+                    return Ok(Listed { entries, left_out });
+                }
+                entries.push(tool);
+            }
         }
         let next = page["nextCursor"].as_str().filter(|next| !next.is_empty()).map(str::to_owned);
         // One that comes again would never end.

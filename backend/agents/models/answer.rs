@@ -200,6 +200,9 @@ impl<'a, 'b> Answer<'a, 'b> {
         earlier: &[Message],
         media_type: &str,
     ) -> Result<Completion, ModelError> {
+        if matches!(finish(self.finish.as_deref()), Finish::Length | Finish::Filtered) {
+            self.calls.cut();
+        }
         let calls = std::mem::take(&mut self.calls).end()?;
         let said = self.has_text() || !self.thoughts.text.is_empty() || !calls.is_empty() || !self.blocks.is_empty();
         if !said && !self.heard {

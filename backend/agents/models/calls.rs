@@ -57,6 +57,7 @@ struct Open {
     id: Option<String>,
     name: Option<String>,
     args: String,
+    nesting: Nesting,
     halves: Halves,
     announced: String,
     /// Whether `args` is all there is.
@@ -130,6 +131,11 @@ impl Calls {
         at.filter(|at| !self.0[*at].is_other(piece))
     }
 
+    /// The answer was cut off: a call without all of its arguments is none.
+    pub(super) fn cut(&mut self) {
+        self.0.pop_if(|last| !last.is_whole && !last.is_complete());
+    }
+
     /// The calls in the order of their numbers, or else as they came.
     pub(super) fn end(mut self) -> Result<Vec<MadeCall>, ModelError> {
         self.0.retain(|open| !(open.is_headless() && open.args.trim().is_empty()));
@@ -155,23 +161,25 @@ impl Open {
             return is_stranger;
         }
         let more = piece.args.map(text_of).unwrap_or_default();
+        let (more, so_far) = (more.trim(), self.args.trim());
         if differs(&self.id, &piece.id) {
             // Some servers make up an id for each piece: only the first one has a name.
             return piece.name.is_some() || more.is_empty();
         }
         let is_numbered = piece.number.is_some() && self.number == piece.number;
         if piece.name.is_none() || (is_numbered && piece.form == Form::Whole) {
-            return is_stranger && piece.form == Form::Whole && self.is_complete() && more != self.args;
+            return is_stranger && piece.form == Form::Whole && self.is_complete() && more != so_far;
         }
         // Without an id, a name begins a call; with one it may be repeated, with or without the arguments.
-        if self.id.is_some() && self.id == piece.id {
-            return self.is_complete() && !more.is_empty() && more != self.args;
+        let is_named_again = is_numbered && more.is_empty() && !differs(&self.name, &piece.name);
+        if is_named_again || self.id.is_some() && self.id == piece.id {
+            return self.is_complete() && !more.is_empty() && more != so_far;
         }
         differs(&self.name, &piece.name) || self.is_whole || self.is_complete()
     }
 
     fn is_complete(&self) -> bool {
-        !self.args.is_empty() && lenient::value(self.args.as_bytes()).is_ok()
+        self.nesting.is_closed() && !self.args.is_empty() && lenient::value(self.args.as_bytes()).is_ok()
     }
 
     fn add(&mut self, piece: Piece<'_>) {
@@ -188,8 +196,15 @@ impl Open {
         self.is_whole |= piece.form == Form::Whole;
         let Some(args) = piece.args.filter(|_| !is_repeated) else { return };
         match piece.form {
-            Form::More => self.args += &self.halves.join(args).unwrap_or_else(|| text_of(args)),
-            Form::Whole => self.args = text_of(args),
+            Form::More => {
+                let more = self.halves.join(args).unwrap_or_else(|| text_of(args));
+                self.nesting.read(&more);
+                self.args += &more;
+            }
+            Form::Whole => {
+                self.args = text_of(args);
+                self.nesting = Nesting::default();
+            }
             Form::Announced => self.announced = text_of(args),
         }
     }
@@ -212,6 +227,33 @@ impl Open {
             Err(_) => Value::String(self.args),
         };
         Ok(MadeCall { id: self.id, name, args, signature: self.signature })
+    }
+}
+
+/// Whether JSON that comes in pieces may be at its end, without reading all of it again.
+#[derive(Debug, Default)]
+struct Nesting {
+    depth: i64,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+impl Nesting {
+    fn read(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.in_string => self.is_escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' | b'[' if !self.in_string => self.depth += 1,
+                b'}' | b']' if !self.in_string => self.depth -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.depth == 0 && !self.in_string
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::CheckResult;
 use crate::{
-    agents::{registry::Agents, tools::Toolbox},
+    agents::registry::Agents,
     config::{DataArgs, File},
     confine::Confinement,
 };
@@ -24,15 +24,9 @@ pub(super) async fn tools(file: Option<&Path>, data: &DataArgs) -> Vec<(String, 
     };
     let offered = Agents::tool_servers(&file, confinement).await.into_iter().map(|(name, offered)| {
         let outcome = match offered {
-            Ok(offered) => match Toolbox::default().joined(offered) {
-                Ok((tools, notes)) if notes.is_empty() => {
-                    CheckResult::Good(format!("usable: {}", tools.iter().count()))
-                }
-                Ok((tools, notes)) => {
-                    CheckResult::Bad(format!("usable: {}; {}", tools.iter().count(), notes.join("; ")), OFFER)
-                }
-                Err(why) => CheckResult::Bad(why, OFFER),
-            },
+            Ok(Ok((count, notes))) if notes.is_empty() => CheckResult::Good(format!("usable: {count}")),
+            Ok(Ok((count, notes))) => CheckResult::Bad(format!("usable: {count}; {}", notes.join("; ")), OFFER),
+            Ok(Err(why)) => CheckResult::Bad(why, OFFER),
             Err(why) => CheckResult::Bad(why, START),
         };
         (format!("tools of {name}"), outcome)

@@ -140,7 +140,9 @@ impl<D: Dialect> Conversation<D> {
         let What::Token { text, offset, piece } = frame.meaning() else { return };
         if let Some(held) = self.held.release(&text.span) {
             // One that goes on elsewhere, or begins again, comes with its durable event.
-            let Some(open) = held.open().filter(|open| open.chars == *offset) else { return };
+            let Some(mut open) = held.open().filter(|open| open.chars == *offset) else { return };
+            // Another process's text comes without its role; its tokens have it.
+            open.role.clone_from(&text.role);
             self.catch_up(&open);
             if self.catching_up.is_some() {
                 self.next_token = Some(Arc::clone(frame));

@@ -16,6 +16,7 @@ pub(super) struct State {
     is_given_up: bool,
     /// What has come and is not shown yet, because no position has its count of characters.
     held: String,
+    held_chars: usize,
 }
 
 impl State {
@@ -57,24 +58,31 @@ impl Texts {
     /// What of its next piece a position can be after. Where positions are numbers, some of it may be held until more comes.
     pub(super) fn fitting<'a>(&mut self, index: usize, piece: &'a str, numbered: Option<(Seq, &Live)>) -> Cow<'a, str> {
         let Some((seq, live)) = numbered else { return Cow::Borrowed(piece) };
-        let mut text = std::mem::take(&mut self.0[index].held) + piece;
-        let chars = text.chars().count();
+        let state = &mut self.0[index];
+        let chars = state.held_chars + piece.chars().count();
         if live.chars() + chars >= (PROGRESS_END - OPENED) as usize {
             self.give_up(index);
             return Cow::Borrowed("");
         }
+        state.held += piece;
         let count = number::deliverable(seq, live, chars);
+        state.held_chars = chars - count;
+        if count == 0 {
+            return Cow::Borrowed("");
+        }
+        let mut text = std::mem::take(&mut state.held);
         let cut = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
-        self.0[index].held = text.split_off(cut);
+        state.held = text.split_off(cut);
         Cow::Owned(text)
     }
 
     pub(super) fn drop_held(&mut self, index: usize) {
         self.0[index].held.clear();
+        self.0[index].held_chars = 0;
     }
 
     pub(super) fn held_chars(&self, index: usize) -> usize {
-        self.0[index].held.chars().count()
+        self.0[index].held_chars
     }
 
     /// Records that the dialect is told of the opening; false if it was before.

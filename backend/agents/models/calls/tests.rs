@@ -48,6 +48,39 @@ fn numbers_only_tell_calls_apart() {
 }
 
 #[test]
+fn a_name_that_is_told_again_with_no_more_than_blanks_is_no_other_call() {
+    let blank = json!([
+        {"index": 0, "id": "a", "name": "f", "args": "{\"x\":1"}, {"index": 0, "id": "a", "name": "f", "args": "}"},
+        {"index": 0, "id": "a", "name": "f", "args": "\n"},
+    ]);
+    assert_eq!(of(&blank), ["a f {\"x\":1}"]);
+    let last = json!([
+        {"index": 0, "id": "a", "name": "f", "args": "{\"x\":1}"}, {"index": 0, "name": "f", "args": ""},
+    ]);
+    assert_eq!(of(&last), ["a f {\"x\":1}"]);
+}
+
+#[test]
+fn a_call_that_was_cut_off_before_its_arguments_were_complete_is_none() {
+    let cut = |args: &str| {
+        let mut calls = Calls::default();
+        for (id, args) in [("a", "{\"x\":1}"), ("b", args)] {
+            let (id, text) = (Some(id.to_owned()), json!(args).to_string());
+            calls
+                .add(Piece { id, name: Some("f".to_owned()), args: Unread::parse(&text), ..Piece::default() })
+                .unwrap();
+        }
+        calls.cut();
+        calls.end().unwrap().into_iter().filter_map(|call| call.id).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (cut(""), cut("{\"path\":\"/da"), cut("{\"x\":[1,2}")),
+        (vec!["a".to_owned()], vec!["a".to_owned()], vec!["a".to_owned()])
+    );
+    assert_eq!(cut("{\"x\":\"}\"}"), ["a", "b"]);
+}
+
+#[test]
 fn another_id_under_the_same_number_is_another_call() {
     let pieces = json!([
         {"index": 0, "id": "a", "name": "f", "args": ""}, {"index": 0, "args": "{\"x\":1}"},

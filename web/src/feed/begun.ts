@@ -10,11 +10,10 @@ export class Begun {
     if (!this.#open.has(span_id)) this.#open.set(span_id, seq);
   }
 
-  /** The event `seq` may have completed the last text. */
-  take(last: SpanText | undefined, seq: number): void {
-    if (last?.seq !== seq) return;
-    this.#done.set(last, this.#open.get(last.span_id) ?? seq);
-    this.#open.delete(last.span_id);
+  /** The event `seq` may have completed the last text, and closes its span. */
+  take(last: SpanText | undefined, seq: number, closed: string | null): void {
+    if (last?.seq === seq) this.#done.set(last, this.#open.get(last.span_id) ?? seq);
+    if (closed !== null) this.#open.delete(closed);
   }
 
   /** Goes on as another one does, which knows where these texts began. */

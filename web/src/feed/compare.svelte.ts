@@ -16,7 +16,7 @@ import { errorLine, failureText } from "./failure";
 const calls_max = 1_000;
 
 /** Pairs of which it is read what they say; so many at a time. */
-const said_max = 4_000;
+export const said_max = 4_000;
 const said_at_once = 250;
 
 /** One of the two, as it was when it was read. */
@@ -42,6 +42,8 @@ export class Comparison {
   changed = $state.raw<ReadonlySet<Pair>>(new Set());
   /** What the steps say is still being read. */
   isComparing = $state(false);
+  /** Why what they say could not be compared, or not all of it. */
+  uncompared = $state.raw<string | null>(null);
   isReading = $state(false);
   problem = $state.raw<{ side: "a" | "b"; problem: Problem } | null>(null);
   #abort = new AbortController();
@@ -67,8 +69,11 @@ export class Comparison {
   /** Reads what both steps of each pair say, and keeps no more than whether that differs. */
   async #compare(signal: AbortSignal): Promise<void> {
     const { a, b } = this;
-    const pairs = this.pairs.filter((pair) => pair.a !== null && pair.b !== null).slice(0, said_max);
+    const both = this.pairs.filter((pair) => pair.a !== null && pair.b !== null);
+    const pairs = both.slice(0, said_max);
     this.changed = new Set();
+    this.uncompared =
+      both.length > said_max ? `What steps say is compared for the first ${said_max} pairs` : null;
     if (a === null || b === null) return;
     this.isComparing = true;
     try {
@@ -92,7 +97,7 @@ export class Comparison {
       }
     } catch (error) {
       if (!(error instanceof RunreelError) || signal.aborted) return;
-      this.problem ??= { side: "a", problem: error.problem };
+      this.uncompared = `What steps say could not be compared: ${error.message}`;
     } finally {
       if (!signal.aborted) this.isComparing = false;
     }
@@ -140,15 +145,23 @@ export class Comparison {
   }
 }
 
-/** Whether two values are the same JSON, in whatever order their members stand. */
+/** Whether two values say the same: their members in any order, and without the ids that each run has of its own. */
 export function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one ?? null, sorted) === JSON.stringify(other ?? null, sorted);
+  return JSON.stringify(one ?? null, compared) === JSON.stringify(other ?? null, compared);
 }
 
-const sorted = (_: string, value: unknown): unknown =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
-    : value;
+const ofRun = new Set(["run_id", "message_id", "tool_call_id", "toolCallId", "call_id", "artifact_id"]);
+
+function compared(_: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  // A call has the id that its provider gave it.
+  const isCall = "args" in value || "arguments" in value || "function" in value || "input" in value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name]) => !ofRun.has(name) && !(isCall && name === "id"))
+      .sort(([a], [b]) => (a < b ? -1 : 1)),
+  );
+}
 
 /** The payloads of the start and the end of a step, without what names the step and its time. */
 export function detailOf(events: readonly RunEvent[]): Detail {

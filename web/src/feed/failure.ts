@@ -27,6 +27,12 @@ const frame = /^\s*(?:File "|at\s)/;
 const foreign =
   /[\\/](?:site-packages|dist-packages|node_modules)[\\/]|[\\/]lib[\\/]python\d|\(?node:|<frozen |<anonymous>\)?$/;
 
+/** A stack of so many characters: the frames nearest to the failure, which Python tells last. */
+export function cutStack(stack: string, most: number): string {
+  if (stack.length <= most) return stack;
+  return /^\s*File "/m.test(stack) ? `…\n${stack.slice(-most)}` : `${stack.slice(0, most)}\n…`;
+}
+
 /** A stack as its own frames and those of libraries, in its order. Without any own frame, all are told as own. */
 export function framesOf(stack: string): Frames[] {
   const found: Frames[] = [];

@@ -55,8 +55,8 @@ export class RunView {
   takeFrame(event: Exclude<StreamEvent, RunEvent>): void {
     switch (event.type) {
       case "message.snapshot":
-        this.begun.at(event.span_id, this.last_seq);
-        return this.texts.snapshot(event);
+        this.texts.snapshot(event);
+        return this.#begins(event.span_id);
       case "stream.gap":
         this.gaps.push(event);
         return;
@@ -72,9 +72,14 @@ export class RunView {
       case "stream.reset":
         return;
       default:
-        this.begun.at(event.span_id ?? "", this.last_seq);
-        return this.texts.delta(event);
+        this.texts.delta(event);
+        return this.#begins(event.span_id ?? "");
     }
+  }
+
+  /** What comes of a text that is complete begins none. */
+  #begins(span_id: string): void {
+    if (this.texts.open.has(span_id)) this.begun.at(span_id, this.last_seq);
   }
 
   /** The next event, of which the index tells. */
@@ -130,7 +135,8 @@ export class RunView {
       if (row.span_id !== null && /^(message|reasoning)\.started$/.test(row.type))
         this.begun.at(row.span_id, row.seq);
       this.texts.event(event);
-      this.begun.take(this.texts.done.at(-1), row.seq);
+      const closes = /\.(completed|failed)$/.test(row.type);
+      this.begun.take(this.texts.done.at(-1), row.seq, closes ? row.span_id : null);
       this.interrupts.take(event);
     }
     this.last_seq = row.seq;

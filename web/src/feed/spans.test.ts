@@ -159,6 +159,19 @@ describe("spans from events", () => {
   });
 });
 
+test("a span that begins while a person is asked is at work from its beginning on", () => {
+  const spans = fold([
+    event(1, "run.created"),
+    event(2, "run.interrupted", { ms: 1_000 }),
+    event(3, "tool.started", { ...inSpan("t1"), ms: 51_000, payload: { name: "search" } }),
+    event(4, "run.resumed", { ms: 61_000 }),
+    event(5, "tool.completed", { ...inSpan("t1"), ms: 71_000 }),
+  ]);
+  const span = spans.tree.spans[1] as (typeof spans.tree.spans)[number];
+  expect(span.took_ms).toBe(10_000);
+  expect(spans.heldIn(span, 71_000).map(({ from_ms, to_ms }) => to_ms - from_ms)).toEqual([10_000]);
+});
+
 test("every span has one row, whatever spans name as their parents", () => {
   const shown = (spans: Spans): string[] => {
     const found: string[] = [];

@@ -96,7 +96,10 @@ export class Spans {
 
   #start(row: EventRow, kind: string, at: number): void {
     const span = this.tree.add(spanOf(row, kind, at));
-    if (row.span_id) this.#open.set(keyOf(kind, row.span_id), { span, asked_ms: this.#asked_ms });
+    // Of a person who is being asked, what was before is not the span's.
+    const asking = this.asked.at(-1);
+    const asked_ms = this.#asked_ms + (asking?.to_ms === null ? Math.max(0, at - asking.from_ms) : 0);
+    if (row.span_id) this.#open.set(keyOf(kind, row.span_id), { span, asked_ms });
   }
 
   #end(row: EventRow, kind: string, status: "completed" | "failed", at: number): void {
@@ -111,7 +114,7 @@ export class Spans {
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
     const end_ms = kind === "worker" && own_ms ? Math.min(at, span.start_ms + own_ms) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
-    const asked_ms = this.#asked_ms - (opened?.asked_ms ?? this.#asked_ms);
+    const asked_ms = Math.max(0, this.#asked_ms - (opened?.asked_ms ?? this.#asked_ms));
     const rest_ms = Math.max(0, span.end_ms - span.start_ms - asked_ms);
     span.took_ms = kind === "worker" ? rest_ms : (own_ms ?? rest_ms);
     span.end_seq = row.seq;

@@ -166,6 +166,7 @@ export class ThreadStore {
   async #asked(answer: Promise<unknown>): Promise<void> {
     try {
       await answer;
+      this.problem = null;
     } catch (error) {
       if (this.#abort.signal.aborted) return;
       if (!(error instanceof RunreelError)) throw error;

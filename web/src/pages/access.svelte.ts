@@ -4,6 +4,9 @@ import { about } from "../api/server";
 
 type Scope = "read" | "emit" | "approve" | "admin";
 
+/** It is waited for so long. */
+const patience_ms = 5_000;
+
 /** What the credential of this tab may do, so that nothing is offered that would be refused. */
 class Access {
   /** Null until it has been read. */
@@ -11,8 +14,8 @@ class Access {
   /** It is for one run, tree or thread, and for nothing that spans runs. */
   isLimited = $state(false);
   #abort = new AbortController();
-  /** Resolved once it is known. */
-  readonly first = this.look();
+  /** Resolved once it is known, or when that takes too long. */
+  readonly first = Promise.race([this.look(), new Promise<void>((late) => setTimeout(late, patience_ms))]);
 
   may(scope: Scope): boolean {
     return this.#scopes !== null && (this.#scopes.includes("admin") || this.#scopes.includes(scope));

@@ -45,10 +45,11 @@ export type Row = Record<string, unknown>;
 export const rowsOf = ({ columns, rows }: QueryResult): Row[] =>
   rows.map((row) => Object.fromEntries(columns.map(({ name }, at) => [name, row[at]])));
 
-/** A time as Postgres writes it, in milliseconds since the epoch. */
+/** A time as Postgres writes it, in milliseconds since the epoch; one without a zone as of UTC. */
 export function sqlTime(text: unknown): number | null {
   if (typeof text !== "string") return null;
-  const ms = Date.parse(text.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00"));
+  const time = text.replace(" ", "T").replace(/(T.*[+-]\d\d)$/, "$1:00");
+  const ms = Date.parse(/T[^Z+-]*$/.test(time) ? `${time}Z` : time);
   return Number.isNaN(ms) ? null : ms;
 }
 

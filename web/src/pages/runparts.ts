@@ -9,7 +9,8 @@ interface OtherProps {
 
 // What few look at, or nobody at first, is loaded when it is shown.
 export const parts = {
-  interrupts: () => later(() => import("../timeline/Interrupts.svelte")),
+  interrupts: () =>
+    later(() => Promise.all([import("../timeline/Interrupts.svelte"), import("./access.svelte")])),
   axis: () => later(() => Promise.all([import("../timeline/TimeAxis.svelte"), import("../timeline/lulls")])),
   facts: () => later(() => import("./RunFacts.svelte")),
   why: () => later(() => import("./RunWhy.svelte")),

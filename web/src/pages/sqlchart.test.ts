@@ -38,6 +38,26 @@ test("times are an axis of time, with the days of which there is no row, and eac
   expect(drawnOf(more, 0, 2, 1).series[1]).toEqual({ name: "coder", values: [null, 7, null, 1] });
 });
 
+test("days of UTC, dates and times without a zone are told as they are, in whatever zone times are told", () => {
+  const labels = (type: string, ...times: string[]) => {
+    const { columns, rows } = result(times.map((time) => [time, "planner", 1]));
+    columns[0] = { name: "day", type };
+    return drawnOf({ columns, rows, is_truncated: false, elapsed_ms: 1 } as QueryResult, 0, 2, null).labels;
+  };
+  zone.current = "local";
+  try {
+    const days = ["27 Nov", "28 Nov"];
+    expect(labels("timestamptz", "2026-11-27 00:00:00+00", "2026-11-28 00:00:00+00")).toEqual(days);
+    expect(labels("date", "2026-11-27", "2026-11-28")).toEqual(days);
+    expect(labels("timestamp", "2026-11-27 00:00:00", "2026-11-28 00:00:00")).toEqual(days);
+    expect(labels("timestamp", "2026-11-27 10:30:00")).toEqual(["27 Nov 10:30"]);
+    // Midnight elsewhere, as of this computer's zone.
+    expect(labels("timestamptz", "2026-11-26 16:00:00+00", "2026-11-27 16:00:00+00")).toHaveLength(2);
+  } finally {
+    zone.current = "utc";
+  }
+});
+
 test("without a split, rows at one place are added up; other values than times keep their order", () => {
   expect(drawnOf(byDay, 0, 2, null).series).toEqual([{ name: "runs", values: [2, 5] }]);
   expect(drawnOf(byDay, 1, 2, null)).toEqual({

@@ -64,7 +64,7 @@ export function drawnOf(
     found.set(name, values);
   }
   return {
-    labels: isOnTime ? labelsOf(shown as number[]) : shown.map(String),
+    labels: isOnTime ? labelsOf(shown as number[], column) : shown.map(String),
     series: seriesOf([...found].map(([name, values]) => ({ name, values }))),
     left_out,
   };
@@ -84,12 +84,16 @@ function slotsOf(times: readonly number[]): number[] {
   return Array.from({ length: count }, (_, at) => there.get(at) ?? first + at * step);
 }
 
-function labelsOf(times: readonly number[]): string[] {
-  const days = new Set(times.map((time) => timeIn("hour", time)));
-  const isDays = days.size === 1 && times.length > 1;
-  return times.map((time) =>
-    isDays ? timeIn("date", time) : `${timeIn("date", time)} ${timeIn("hour", time)}`,
-  );
+const day_ms = 86_400_000;
+
+/** What has no zone, and days of UTC, are told as they are; other times in the zone of all others. */
+function labelsOf(times: readonly number[], { type }: Column): string[] {
+  const isUtc = type !== "timestamptz" || (times.length > 1 && times.every((time) => time % day_ms === 0));
+  const [date, hour] = (["date", "hour"] as const).map(
+    (shape) => (time: number) => timeIn(shape, time, isUtc || undefined),
+  ) as [(time: number) => string, (time: number) => string];
+  const isDays = type === "date" || (times.length > 1 && new Set(times.map(hour)).size === 1);
+  return times.map((time) => (isDays ? date(time) : `${date(time)} ${hour(time)}`));
 }
 
 function seriesOf(all: readonly Series[]): Series[] {

@@ -25,11 +25,11 @@ export type Shape = keyof typeof shapes;
 const forms = new Map<string, Intl.DateTimeFormat>();
 
 /** A time in one of the shapes: `Thu 27 Nov 02:00`, `02:00:03.120`. */
-export function timeIn(shape: Shape, ms: number): string {
-  const key = `${shape} ${zone.current}`;
+export function timeIn(shape: Shape, ms: number, isUtc = zone.current === "utc"): string {
+  const key = `${shape} ${isUtc}`;
   let form = forms.get(key);
   if (form === undefined) {
-    const timeZone = zone.current === "utc" ? { timeZone: "UTC" } : {};
+    const timeZone = isUtc ? { timeZone: "UTC" } : {};
     form = new Intl.DateTimeFormat("en-GB", { ...shapes[shape], ...timeZone, hourCycle: "h23" });
     forms.set(key, form);
   }
@@ -67,8 +67,10 @@ export function exact(at: number | string): string {
 export const zoneName = (ms: number): string => timeIn("zone", ms).split(" ").at(-1) ?? "";
 
 /** The same for a database: `Europe/Berlin`. */
-export const zoneId = (): string =>
-  zone.current === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+export function zoneId(): string {
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone.current === "utc" || own === "Etc/Unknown" ? "UTC" : own;
+}
 
 /** From when to when: the day is told once where it is the same. */
 export function between(from_ms: number, to_ms: number): string {

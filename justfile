@@ -271,7 +271,8 @@ pages *args: postgres chromium playwright web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s pages -- {{ args }}
 
 # Every page at three widths in both themes: its picture, and what axe finds in it.
-looks *args: postgres chromium playwright web build
+looks *args: postgres chromium playwright node-packages python web build
+    cd sdk/typescript && npm run -s build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s looks -- {{ args }}
 
 # The examples, started as their READMEs say and driven in Chromium, against the real server.

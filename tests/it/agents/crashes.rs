@@ -21,7 +21,7 @@ delay_ms = 150
 tool_calls = [{ name = "files_write", args = { path = "done", text = "1\n", mode = "append" } }]
 [[turns]]
 text = "two"
-delay_ms = 400
+delay_ms = 3000
 tool_calls = [{ name = "files_write", args = { path = "done", text = "2\n", mode = "append" } }]
 [[turns]]
 text = "three"
@@ -37,7 +37,7 @@ async fn an_agent_whose_process_is_killed_goes_on_in_the_next_and_does_nothing_t
     let api = Api::new(served.base.clone());
     let run = ask(&api, "slow", "go", json!({ "thread_id": "t" })).await;
     let other = ask(&api, "slow", "go too", json!({ "thread_id": "t" })).await;
-    // Its second answer is on its way for a long time yet.
+    // Its second answer is on its way for a long time yet, also where others have the processors.
     until("the second answer", || async { of(&log(&api, &run).await, "step.started").len() == 3 }).await;
     served.child.kill().await.unwrap();
     let served = start().await;

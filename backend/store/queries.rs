@@ -33,8 +33,6 @@ use crate::{
 
 /// How long beyond its own time a query may take to be answered, milliseconds.
 const GRACE_MS: u64 = 2_000;
-/// How long others' queries need not make place as well after one began to, milliseconds.
-const LEAVE_MS: u64 = 200;
 /// The first and the longest pause between two attempts to end a backend.
 const END_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
@@ -153,17 +151,13 @@ impl Queries {
         let mut usage = self.store.throttle().turn(owner, Resource::Reading).await;
         usage.begin();
         let patience = bounds.timeout + Duration::from_millis(GRACE_MS);
-        let leaving = tokio::select! {
+        tokio::select! {
             biased;
             answer = timeout(patience, self.answer(&scope, &place, query, bounds)) => {
-                return answer.unwrap_or(Err(Unanswered::TooSlow));
+                answer.unwrap_or(Err(Unanswered::TooSlow))
             }
-            leaving = self.turns.is_wanted() => leaving,
-        };
-        drop(place);
-        sleep(Duration::from_millis(LEAVE_MS)).await;
-        drop(leaving);
-        Err(Unanswered::GaveWay)
+            () = self.turns.is_wanted() => Err(Unanswered::GaveWay),
+        }
     }
 
     async fn scope(&self, owner: &OwnerId) -> Result<Scope, Error> {

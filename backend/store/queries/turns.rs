@@ -33,16 +33,20 @@ pub struct Turns {
 #[derive(Debug, Default)]
 struct Line {
     waiting: usize,
-    leaving: usize,
+    /// For so many of them somebody makes place: until they have it, whenever that one has gone.
+    promised: usize,
 }
 
-/// Stands in a line, in one of its two counts, until this is dropped.
+/// Waits in the line until this is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(watch::Sender<Line>, fn(&mut Line) -> &mut usize);
+struct Counted(watch::Sender<Line>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.send_modify(|line| *(self.1)(line) -= 1);
+        self.0.send_modify(|line| {
+            line.waiting -= 1;
+            line.promised = line.promised.saturating_sub(1);
+        });
     }
 }
 
@@ -71,7 +75,7 @@ impl Turns {
         // Who has a place already does not send others away.
         let _counted = (full == Full::All).then(|| {
             self.line.send_modify(|line| line.waiting += 1);
-            Counted(self.line.clone(), |line| &mut line.waiting)
+            Counted(self.line.clone())
         });
         let place = async {
             tokio::select! {
@@ -84,17 +88,17 @@ impl Turns {
     }
 
     /// Returns when a query that begins now has to make place for somebody.
-    pub(super) async fn is_wanted(&self) -> Counted {
+    pub(super) async fn is_wanted(&self) {
         sleep(Duration::from_millis(QUERY_SHARE_MS)).await;
         let mut changes = self.line.subscribe();
         loop {
             let is_one = self.line.send_if_modified(|line| {
-                let is_one = line.waiting > line.leaving;
-                line.leaving += usize::from(is_one);
+                let is_one = line.waiting > line.promised;
+                line.promised += usize::from(is_one);
                 is_one
             });
             if is_one {
-                return Counted(self.line.clone(), |line| &mut line.leaving);
+                return;
             }
             // It never fails: this is a sender.
             let _ = changes.changed().await;
@@ -128,7 +132,7 @@ mod tests {
         let (turns, made) = (&turns, &made);
         let runs = async {
             let all = held.each_mut().map(|place| async move {
-                let _leaving = turns.is_wanted().await;
+                turns.is_wanted().await;
                 *place = None;
                 sleep(Duration::from_millis(200)).await;
                 made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

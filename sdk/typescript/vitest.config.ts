@@ -9,7 +9,7 @@ export default defineConfig({
     // More than there are cores: tests wait for servers, cuts and clocks.
     maxWorkers: 4,
     // For a busy machine; what a test waits for comes at once.
-    testTimeout: 30_000,
+    testTimeout: 120_000,
     hookTimeout: 90_000,
   },
 });

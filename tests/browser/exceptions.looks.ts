@@ -52,7 +52,7 @@ async function look(page: Page, url: string, [name, run_id]: [string, string], e
   await picture("commands", page.locator("pre"));
 }
 
-test("each exception is told as what it is: in the banner, the details, the list and the terminal", async ({
+test("each exception is shown as what it is: in the banner, the details, the list and the terminal", async ({
   page,
   server,
 }) => {
@@ -69,7 +69,7 @@ test("each exception is told as what it is: in the banner, the details, the list
   const raised: [string, string][] = [];
   for (const words of [[python, "raised.py"] as const, [process.execPath, "raised.mjs"] as const]) {
     const { stdout } = await run(words[0], [words[1]], { cwd: folder, env });
-    for (const told of stdout.trim().split("\n")) raised.push(told.split("\t") as [string, string]);
+    for (const line of stdout.trim().split("\n")) raised.push(line.split("\t") as [string, string]);
   }
   expect(raised.map(([name]) => name).sort()).toEqual(Object.keys(table).sort());
   await page.setViewportSize({ width: 1280, height: 800 });

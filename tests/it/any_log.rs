@@ -2,7 +2,7 @@
 //! and has each call, result and text once: logs by chance, in every way in which a client can come to one.
 
 mod made;
-mod told;
+mod streams;
 
 use std::{path::Path, process::Stdio};
 
@@ -75,8 +75,8 @@ async fn check(clients: &mut Clients, seed: u64) {
     let replaces = log.has("agui.messages_snapshot");
     for now in [0, random.random_range(0..=log.moments.len()), log.moments.len()] {
         let what = format!("seed {seed}, {now} of {}", log.moments.len());
-        let joined = clients.read(&what, "agui", &told::agui_joined(&log, now)).await;
-        let message = clients.read(&what, "ai_sdk", &told::ai_sdk(&log, now)).await;
+        let joined = clients.read(&what, "agui", &streams::agui_joined(&log, now)).await;
+        let message = clients.read(&what, "ai_sdk", &streams::ai_sdk(&log, now)).await;
         let is_whole = now == log.moments.len() || !pauses;
         if is_whole {
             once(&message, &log.args, &what);
@@ -89,7 +89,7 @@ async fn check(clients: &mut Clients, seed: u64) {
             once(&joined, &log.args, &what);
             once(&joined, &log.results, &what);
         }
-        let response = clients.read(&what, "responses", &told::responses(&log, now, None)).await;
+        let response = clients.read(&what, "responses", &streams::responses(&log, now, None)).await;
         once(&response, &log.texts, &what);
         if !asks {
             once(&response, &log.args, &what);
@@ -102,10 +102,10 @@ async fn check(clients: &mut Clients, seed: u64) {
     for is_cut in [false, true] {
         let what = format!("seed {seed}, cut: {is_cut}");
         if is_cut {
-            let response = clients.read(&what, "responses", &told::responses(&log, 0, Some(&mut random))).await;
+            let response = clients.read(&what, "responses", &streams::responses(&log, 0, Some(&mut random))).await;
             once(&response, &log.texts, &what);
         }
-        let messages = clients.read(&what, "agui", &told::agui(&log, &mut random, is_cut)).await;
+        let messages = clients.read(&what, "agui", &streams::agui(&log, &mut random, is_cut)).await;
         if !pauses && !replaces {
             once(&messages, &log.args, &what);
             once(&messages, &log.results, &what);

@@ -111,7 +111,7 @@ async fn a_query_keeps_its_place_until_its_backend_is_gone() {
     execute(&mut owner, deaf.to_owned()).await;
     let slow = "select count(*) from generate_series(1, 1000000) as a cross join generate_series(1, 1000000) as b";
     let busy = loop {
-        // Whoever asks goes away. A query ends with its own time, which is over on a busy machine before both are looked at:
+        // The client goes away. A query ends with its own time, which is over on a busy machine before both are looked at:
         // that shows nothing, and is tried again.
         let mut are_held = true;
         for running in 1..=2 {

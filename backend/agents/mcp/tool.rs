@@ -31,7 +31,7 @@ use crate::{
 const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 4_096;
 const LISTED_BYTES_MAX: usize = 16 << 20;
-/// So much is told of what was left out.
+/// Most notes on what was left out.
 const LEFT_OUT_MAX: usize = 32;
 const OWN_NAME_BYTES_MAX: usize = 256;
 

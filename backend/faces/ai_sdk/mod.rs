@@ -209,7 +209,7 @@ impl AiSdk {
     /// Says a call's input, unless it was said. A call that the client does not make is marked as made by the provider:
     /// the client neither makes it nor sends its result back.
     fn call(&mut self, id: &str, name: &str, args: Option<&Json>, is_ours: bool, out: &mut Chunks) {
-        // A person may have been asked about the call before its arguments were told.
+        // A person may have been asked about the call before its arguments were known.
         if self.calls.get(id).is_some_and(|is_bare| !is_bare || args.is_none()) {
             return;
         }

@@ -48,7 +48,7 @@ fn numbers_only_tell_calls_apart() {
 }
 
 #[test]
-fn a_name_that_is_told_again_with_no_more_than_blanks_is_no_other_call() {
+fn a_name_that_is_repeated_with_no_more_than_blanks_is_no_other_call() {
     let blank = json!([
         {"index": 0, "id": "a", "name": "f", "args": "{\"x\":1"}, {"index": 0, "id": "a", "name": "f", "args": "}"},
         {"index": 0, "id": "a", "name": "f", "args": "\n"},

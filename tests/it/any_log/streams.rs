@@ -116,10 +116,10 @@ fn cut_off(log: &Log, body: String, now: usize, (random, request): (&mut StdRng,
     kept.to_owned() + &connected(log, now, conversation(AgUi::resuming(names(request), at.seq), at, true)).0
 }
 
-/// How much there is of the log when a reader comes back that has this event: at least what the server had, and has told.
+/// How much there is of the log when a reader comes back that has this event: at least what the server had, and has sent.
 fn happened(log: &Log, seq: Seq, now: usize, random: &mut StdRng) -> usize {
-    let told = log.moments.iter().rposition(|moment| moment.frame.place.is_some_and(|place| place.seq == seq));
-    random.random_range(now.max(told.map_or(0, |index| index + 1))..=log.moments.len())
+    let sent = log.moments.iter().rposition(|moment| moment.frame.place.is_some_and(|place| place.seq == seq));
+    random.random_range(now.max(sent.map_or(0, |index| index + 1))..=log.moments.len())
 }
 
 fn last_id(told: &str) -> Option<Position> {
@@ -149,7 +149,7 @@ pub fn ai_sdk(log: &Log, now: usize) -> Vec<String> {
     }
 }
 
-/// What a client of Responses is told; if it is cut off, also what follows the last number that it has.
+/// What a client of Responses is sent; if it is cut off, also what follows the last number that it has.
 pub fn responses(log: &Log, now: usize, cut: Option<&mut StdRng>) -> Vec<String> {
     let encoder = |at| {
         let head = json!({"id": "resp", "object": "response", "created_at": 0, "model": "m", "metadata": {}});

@@ -232,3 +232,31 @@ async fn an_answer_that_finds_its_group_moved_follows_it_and_so_does_the_convers
     server.update(group(2, -1007, json!({ "text": "@reel_bot again" }))).await.expect(200);
     assert_eq!(runs(&server, 2).await[1]["session_id"], first["session_id"]);
 }
+
+#[tokio::test]
+async fn a_message_that_arrives_while_its_group_moves_is_of_the_conversation_that_goes_on() {
+    let telegram = Telegram::start().await;
+    let server = with(&telegram).start().await;
+    server.update(group(1, -7, json!({ "text": "@reel_bot hi" }))).await.expect(200);
+    runs(&server, 1).await;
+    let mut holder = server.db.connect().await;
+    sqlx::raw_sql("begin; select from store.chat where chat_id = '-7' for update").execute(&mut holder).await.unwrap();
+    let waiting =
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    let migration = server.update(group(2, -7, json!({ "migrate_to_chat_id": -1007 })));
+    let late = async {
+        server.db.until_number("the move to wait", waiting, 1).await;
+        server.update(group(3, -7, json!({ "text": "@reel_bot late" }))).await.expect(200);
+        server.db.until_number("the message to wait", waiting, 2).await;
+        sqlx::raw_sql("rollback").execute(&mut holder).await.unwrap();
+    };
+    let (migrated, ()) = tokio::join!(migration, late);
+    migrated.expect(200);
+    let both = runs(&server, 2).await;
+    assert_eq!(both[1]["session_id"], both[0]["session_id"]);
+    assert_eq!(session_of(&server, &both[1]).await["chat_id"], "-1007");
+    // Once and for all: another id is not taken.
+    server.update(group(4, -7, json!({ "migrate_to_chat_id": -1008 }))).await.expect(200);
+    server.update(group(5, -7, json!({ "text": "@reel_bot later" }))).await.expect(200);
+    assert_eq!(runs(&server, 3).await[2]["session_id"], both[0]["session_id"]);
+}

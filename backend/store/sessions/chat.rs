@@ -77,25 +77,38 @@ impl Sessions<'_> {
 impl<'a> Locked<'a> {
     /// Locks the chat's row in a transaction of its owner. A chat that has another id now is that one.
     pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &Chat) -> Result<Self, Error> {
-        let base = ThreadBase::of(&chat.channel, &chat.chat_id);
-        let row = sqlx::query!(
-            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base)
-               values ($1, $2, coalesce((select m.chat_id from store.chat m
-                                         where m.owner_id = $1 and m.channel = $2 and m.began_as = $3), $3), $4)
-               on conflict (owner_id, channel, chat_id) do update
-               set thread_base = case when c.began_as is null then excluded.thread_base else c.thread_base end
-               returning chat_id, counter, began_as"#,
-            owner.as_str(),
-            chat.channel.as_str(),
-            chat.chat_id.as_str(),
-            base.as_str()
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        let channel = chat.channel.clone();
-        let base = row.began_as.map_or(base, |began_as| ThreadBase::of(&channel, &ChatId::trusted(&began_as)));
-        let chat = Chat { channel, chat_id: ChatId::trusted(&row.chat_id) };
-        Ok(Self { tx, owner, chat, base, before: row.counter, counter: row.counter })
+        let Chat { channel, mut chat_id } = chat.clone();
+        loop {
+            let base = ThreadBase::of(&channel, &chat_id);
+            let row = sqlx::query!(
+                r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)
+                   on conflict (owner_id, channel, chat_id) do update
+                   set thread_base = case when c.began_as is null then excluded.thread_base else c.thread_base end
+                   returning counter, began_as"#,
+                owner.as_str(),
+                channel.as_str(),
+                chat_id.as_str(),
+                base.as_str()
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            // Only now: the chat may have moved while its row was waited for.
+            let moved = sqlx::query_scalar!(
+                "select chat_id from store.chat where owner_id = $1 and channel = $2 and began_as = $3",
+                owner.as_str(),
+                channel.as_str(),
+                chat_id.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            if let Some(id) = moved {
+                chat_id = ChatId::trusted(&id);
+                continue;
+            }
+            let base = row.began_as.map_or(base, |began_as| ThreadBase::of(&channel, &ChatId::trusted(&began_as)));
+            let chat = Chat { channel, chat_id };
+            return Ok(Self { tx, owner, chat, base, before: row.counter, counter: row.counter });
+        }
     }
 
     /// The chat's open session: its id, its thread and the time of the last activity.

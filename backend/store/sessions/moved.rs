@@ -13,7 +13,7 @@ use crate::{
 
 impl Sessions<'_> {
     /// Gives a chat its new id. Its sessions, their threads and the counter go with it, and what arrives under the old
-    /// id is of the new one. Repeating it changes nothing.
+    /// id is of the new one. Repeating it changes nothing; nor does another id for a chat that has moved.
     pub async fn moved(
         self,
         owner: &OwnerId,
@@ -28,7 +28,10 @@ impl Sessions<'_> {
             let moved = sqlx::query!(
                 r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base, counter, began_as)
                    select owner_id, channel, $4, thread_base, counter, chat_id from store.chat
-                   where owner_id = $1 and channel = $2 and chat_id = $3 and began_as is null for update
+                   where owner_id = $1 and channel = $2 and chat_id = $3 and began_as is null
+                     and not exists (select from store.chat m
+                                     where m.owner_id = $1 and m.channel = $2 and m.began_as = $3)
+                   for update
                    on conflict (owner_id, channel, chat_id) do update
                    set thread_base = excluded.thread_base, counter = greatest(c.counter, excluded.counter),
                        began_as = excluded.began_as

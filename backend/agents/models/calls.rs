@@ -1,5 +1,7 @@
 //! The tool calls of an answer, from pieces that come in any order.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::error::too_long;
@@ -48,7 +50,22 @@ impl<'a> Piece<'a> {
 
 /// The calls of an answer that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Open>);
+pub(super) struct Calls {
+    open: Vec<Open>,
+    strays: Vec<Stray>,
+}
+
+/// Arguments under the number of one call and the item of none: of that call, if its items are named anew in each event, or
+/// of one whose beginning comes later.
+#[derive(Debug)]
+struct Stray {
+    /// The call of its number.
+    at: usize,
+    item: String,
+    /// As they came.
+    args: String,
+    form: Form,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -76,7 +93,7 @@ pub(super) struct MadeCall {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.open.is_empty()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -89,7 +106,8 @@ impl Calls {
                 + text(&open.item)
                 + text(&open.signature)
         };
-        self.0.iter().map(bytes).sum()
+        let of_stray = |stray: &Stray| size_of::<Stray>() + stray.item.len() + stray.args.len();
+        self.open.iter().map(bytes).sum::<usize>() + self.strays.iter().map(of_stray).sum::<usize>()
     }
 
     /// Adds a piece to its call, or begins another.
@@ -98,49 +116,97 @@ impl Calls {
         for word in [&mut piece.id, &mut piece.name, &mut piece.item, &mut piece.signature] {
             word.take_if(|word| word.is_empty());
         }
-        let at = match self.of(&piece) {
+        let at = self.of(&piece);
+        if let (Some(at), Some(item), Some(args)) = (at, &piece.item, piece.args)
+            && self.open[at].is_stray(&piece)
+        {
+            let (item, args) = (item.clone(), args.as_str().to_owned());
+            self.strays.push(Stray { at, item, args, form: piece.form });
+            return Ok(());
+        }
+        let at = match at {
             Some(at) => at,
-            None if self.0.len() == MODEL_TOOL_CALLS_MAX => return Err(too_long()),
-            None => {
-                self.0.push(Open::default());
-                self.0.len() - 1
-            }
+            None if self.open.len() == MODEL_TOOL_CALLS_MAX => return Err(too_long()),
+            None => self.begin(piece.item.as_deref()),
         };
-        self.0[at].add(piece);
+        self.open[at].add(piece);
         Ok(())
+    }
+
+    /// Begins a call, with what came for its item before.
+    fn begin(&mut self, item: Option<&str>) -> usize {
+        let mut open = Open::default();
+        for stray in self.strays.extract_if(.., |stray| item == Some(&stray.item)) {
+            open.add(stray.piece());
+        }
+        self.open.push(open);
+        self.open.len() - 1
     }
 
     /// The call that a piece continues.
     fn of(&self, piece: &Piece<'_>) -> Option<usize> {
-        let last = |is: &dyn Fn(&Open) -> bool| self.0.iter().rposition(is);
+        let last = |is: &dyn Fn(&Open) -> bool| self.open.iter().rposition(is);
         let same = |ours: &Option<String>, theirs: &Option<String>| theirs.is_some() && ours == theirs;
         let is_of_number = |open: &Open| piece.number.is_some() && open.number == piece.number;
-        let newest = self.0.len().checked_sub(1);
+        let newest = self.open.len().checked_sub(1);
         let at = last(&|open| same(&open.item, &piece.item))
             .or_else(|| last(&|open| is_of_number(open) && same(&open.id, &piece.id)))
             .or_else(|| last(&is_of_number));
         let at = at.or_else(|| match (piece.number, &piece.id, &piece.name) {
             // Numbers may be missing, or count pieces.
             (None, Some(_), _) | (Some(_), Some(_), None) => {
-                last(&|open| same(&open.id, &piece.id)).or(newest.filter(|at| self.0[*at].is_headless()))
+                last(&|open| same(&open.id, &piece.id)).or(newest.filter(|at| self.open[*at].is_headless()))
             }
             (None, None, _) => newest,
-            (Some(_), None, None) => newest.filter(|at| self.0[*at].number.is_none()),
-            (Some(_), _, Some(_)) => newest.filter(|at| self.0[*at].is_headless() && self.0[*at].number.is_none()),
+            (Some(_), None, None) => newest.filter(|at| self.open[*at].number.is_none()),
+            (Some(_), _, Some(_)) => {
+                newest.filter(|at| self.open[*at].is_headless() && self.open[*at].number.is_none())
+            }
         });
-        at.filter(|at| !self.0[*at].is_other(piece))
+        at.filter(|at| !self.open[*at].is_other(piece))
     }
 
     /// The answer was cut off: a call without all of its arguments is none.
     pub(super) fn cut(&mut self) {
-        self.0.pop_if(|last| !last.is_whole && !last.is_complete());
+        self.settle();
+        self.open.pop_if(|last| !last.is_whole && !last.is_complete());
     }
 
     /// The calls in the order of their numbers, or else as they came.
     pub(super) fn end(mut self) -> Result<Vec<MadeCall>, ModelError> {
-        self.0.retain(|open| !(open.is_headless() && open.args.trim().is_empty()));
-        self.0.sort_by_key(|open| open.number.unwrap_or(i64::MAX));
-        self.0.into_iter().map(Open::end).collect()
+        self.settle();
+        self.open.retain(|open| !(open.is_headless() && open.args.trim().is_empty()));
+        self.open.sort_by_key(|open| open.number.unwrap_or(i64::MAX));
+        self.open.into_iter().map(Open::end).collect()
+    }
+
+    /// Gives arguments whose item no call turned out to have to the call of their number, unless it has its own.
+    fn settle(&mut self) {
+        let mut strays: BTreeMap<usize, Vec<Stray>> = BTreeMap::new();
+        for stray in self.strays.drain(..) {
+            strays.entry(stray.at).or_default().push(stray);
+        }
+        for (at, strays) in strays {
+            let mut together = Open::default();
+            for stray in &strays {
+                together.add(stray.piece());
+            }
+            let open = &mut self.open[at];
+            if open.args.is_empty() || !(open.is_whole || open.is_complete() || together.is_complete()) {
+                for stray in &strays {
+                    open.add(stray.piece());
+                }
+            } else if together.is_complete() && !together.is_same(open) {
+                // A call whose beginning is missing.
+                self.open.push(together);
+            }
+        }
+    }
+}
+
+impl Stray {
+    fn piece(&self) -> Piece<'_> {
+        Piece { item: Some(self.item.clone()), args: Unread::parse(&self.args), form: self.form, ..Piece::default() }
     }
 }
 
@@ -148,6 +214,17 @@ impl Open {
     /// Nothing has said yet which call it is.
     fn is_headless(&self) -> bool {
         self.id.is_none() && self.name.is_none()
+    }
+
+    /// Whether nothing but its number says that a piece belongs to this call.
+    fn is_stray(&self, piece: &Piece<'_>) -> bool {
+        piece.id.is_none() && piece.name.is_none() && self.item.is_some() && self.item != piece.item
+    }
+
+    /// Whether it has the same arguments.
+    fn is_same(&self, other: &Self) -> bool {
+        let args = |open: &Self| lenient::value(open.args.as_bytes()).ok();
+        self.args == other.args || args(self) == args(other)
     }
 
     /// Whether a piece under its number, item or id begins another call after all.

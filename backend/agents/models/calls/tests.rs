@@ -156,6 +156,45 @@ fn items_tell_calls_apart_where_numbers_do_not() {
 }
 
 #[test]
+fn an_item_that_begins_late_or_never_takes_nothing_of_the_other_call_of_its_number() {
+    let first = json!({"index": 0, "item": "i", "id": "a", "name": "f", "args": ""});
+    let pieces = [
+        json!({"index": 0, "item": "j", "args": "{\"x\":"}),
+        json!({"index": 0, "item": "j", "args": "2}"}),
+        json!({"index": 0, "item": "j", "args": "{\"x\":2}", "form": "whole"}),
+        json!({"index": 0, "item": "i", "args": "{\"x\":1}"}),
+    ];
+    let late = json!({"index": 0, "item": "j", "id": "b", "name": "f", "args": "{\"x\":2}", "form": "whole"});
+    for end in 1..=4 {
+        for last in 2..=3 {
+            // With any number of the pieces before the late beginning, and whole arguments or not.
+            let pieces = pieces.iter().take(last).chain(&pieces[3..]).collect::<Vec<_>>();
+            let (before, after) = pieces.split_at(end.min(pieces.len()));
+            let all = [&[&first], before, &[&late], after].concat().into_iter().cloned().collect();
+            assert_eq!(of(&Value::Array(all)), ["a f {\"x\":1}", "b f {\"x\":2}"]);
+        }
+    }
+    let never = [&[first], &pieces[..]].concat();
+    assert!(made(&never).unwrap_err().message.contains("without a name"));
+}
+
+#[test]
+fn an_item_that_is_named_anew_in_each_event_is_one_call() {
+    let pieces = json!([
+        {"index": 0, "item": "i", "id": "a", "name": "f", "args": ""},
+        {"index": 0, "item": "j", "args": "{\"x\":\"\u{1f600}"}, {"index": 0, "item": "k", "args": "\"}"},
+        {"index": 0, "item": "l", "args": "{\"x\":\"\u{1f600}\"}", "form": "whole"},
+        {"index": 0, "item": "m", "id": "a", "name": "f", "args": "{\"x\": \"\u{1f600}\"}", "form": "whole"},
+        {"index": 1, "item": "n", "id": "b", "name": "f", "args": ""}, {"index": 1, "item": "o", "args": "{}"},
+    ]);
+    for end in [3, 4, 5] {
+        let pieces: Vec<Value> =
+            pieces.as_array().unwrap()[..end].iter().chain(&pieces.as_array().unwrap()[5..]).cloned().collect();
+        assert_eq!(of(&pieces.into()), ["a f {\"x\":\"\u{1f600}\"}", "b f {}"], "{end}");
+    }
+}
+
+#[test]
 fn no_arguments_are_an_empty_object_and_others_stay_as_they_are() {
     for (args, expected) in [
         (json!(""), json!({})),

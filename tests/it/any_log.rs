@@ -1,5 +1,6 @@
-//! Any log that the product accepts is told in each protocol so that the protocol's own client has nothing to complain of,
-//! and has each call, result and text once: logs by chance, in every way in which a client can come to one.
+//! Any log that the product accepts is told in each protocol, and in its own stream, so that the protocol's own client has
+//! nothing to complain of, and has each call, result and text once: logs by chance, in every way in which a client can come
+//! to one.
 
 mod made;
 mod streams;
@@ -26,7 +27,10 @@ pub struct Clients {
 impl Clients {
     pub async fn start() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
-        assert!(folder.join("node_modules/ai").exists(), "the clients are not installed: run ./just peers");
+        assert!(
+            folder.join("node_modules/ai").exists(),
+            "the clients are not installed: run ./just peers typescript-build"
+        );
         let mut node = Command::new("node");
         let node = node.arg(folder.join("complaints.mjs")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = node.kill_on_drop(true).spawn().unwrap();
@@ -68,6 +72,14 @@ fn once(messages: &Value, wanted: &[String], what: &str) {
     }
 }
 
+/// Checks what a reader of the run's own stream has: every event once, in order, and the texts.
+async fn own(clients: &mut Clients, log: &Log, bodies: &[String], what: &str) {
+    let read = clients.read(what, "own", bodies).await;
+    let seqs: Vec<i64> = log.moments.iter().filter_map(|moment| Some(moment.frame.place?.seq.get())).collect();
+    assert_eq!(read["seqs"], json!(seqs), "{what}");
+    once(&read["texts"], &log.texts, what);
+}
+
 async fn check(clients: &mut Clients, seed: u64) {
     let log: Log = made::log(seed);
     let mut random = StdRng::seed_from_u64(seed);
@@ -98,12 +110,14 @@ async fn check(clients: &mut Clients, seed: u64) {
         if now == log.moments.len() {
             once(&message, &log.texts, &what);
         }
+        own(clients, &log, &streams::own(&log, now, None), &what).await;
     }
     for is_cut in [false, true] {
         let what = format!("seed {seed}, cut: {is_cut}");
         if is_cut {
             let response = clients.read(&what, "responses", &streams::responses(&log, 0, Some(&mut random))).await;
             once(&response, &log.texts, &what);
+            own(clients, &log, &streams::own(&log, 0, Some(&mut random)), &what).await;
         }
         let messages = clients.read(&what, "agui", &streams::agui(&log, &mut random, is_cut)).await;
         if !pauses && !replaces {

@@ -1,4 +1,4 @@
-// The official clients of chat protocols, fed with what the server writes, and what they complain about. Each line of input
+// The official clients of chat protocols, and our own of our own stream, fed with what the server writes, and what they complain about. Each line of input
 // is {face, bodies}: the answers to the requests of one conversation; each line of output is {complaints, messages}: errors
 // and warnings, and what the client has in the end.
 import { createInterface } from "node:readline";
@@ -6,6 +6,9 @@ import { createInterface } from "node:readline";
 import { HttpAgent } from "@ag-ui/client";
 import { DefaultChatTransport, readUIMessageStream } from "ai";
 import OpenAI from "openai";
+
+import { Client, isDelta, isEvent } from "../../sdk/typescript/packages/client/dist/index.js";
+import { Texts } from "../../sdk/typescript/packages/client/dist/fold.js";
 
 let complaints = [];
 for (const level of ["warn", "error"]) {
@@ -72,6 +75,29 @@ const faces = {
             }
         }
         return [last];
+    },
+
+    async own(bodies) {
+        const rest = [...bodies];
+        const fetch = async () => {
+            if (rest.length === 0) complaints.push("it asks once more");
+            const body = rest.shift();
+            if (body === undefined) return new Response(null, { status: 204 });
+            return new Response(body, { headers: { "content-type": "text/event-stream" } });
+        };
+        const stream = new Client({ url: "http://x", token: "x", fetch }).stream("r");
+        stream.status.subscribe(() => queueMicrotask(() => stream.retryNow()));
+        const [texts, seqs] = [new Texts(), []];
+        for await (const event of stream) {
+            if (isEvent(event)) {
+                texts.event(event);
+                seqs.push(event.seq);
+            } else if (isDelta(event)) texts.delta(event);
+            else if (event.type === "message.snapshot") texts.snapshot(event);
+            else if (event.type === "stream.gap") complaints.push(`a gap before ${event.first_seq}`);
+            for (const text of texts.open.values()) if (text.hole) complaints.push(`a hole in ${text.span_id}`);
+        }
+        return { seqs, texts: texts.done.map(({ text }) => text) };
     },
 };
 

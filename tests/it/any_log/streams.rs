@@ -11,6 +11,7 @@ use runreel::{
         limits::{AGUI_JOIN_STEPS, LIVE_TEXTS_MAX},
         principal::OwnerId,
         run::Status,
+        splice::ReadPosition,
     },
     faces::{
         Encoder,
@@ -19,6 +20,7 @@ use runreel::{
         conversation::{Conversation, Dialect, Shown},
         position::{Position, WHOLE},
         responses::Responses,
+        sse::Sse,
     },
     quota::Quota,
     timeline::{follow::StreamItem, open::OpenText},
@@ -29,7 +31,12 @@ use super::made::{Log, run_id};
 
 /// What a reader's connection is told, to a server that has this much of the log when it is opened; and how much the server
 /// has when the protocol's stream is over.
-fn connected(log: &Log, now: usize, mut encoder: impl Encoder) -> (String, usize) {
+fn connected(log: &Log, now: usize, encoder: impl Encoder) -> (String, usize) {
+    connected_after(log, Seq::ZERO, now, encoder)
+}
+
+/// The same for an encoder that is given only what follows a seq.
+fn connected_after(log: &Log, seen: Seq, now: usize, mut encoder: impl Encoder) -> (String, usize) {
     let mut told = String::from_utf8(encoder.opening().to_vec()).unwrap();
     let mut take = |items: Vec<StreamItem>| {
         encoder.take(items);
@@ -39,7 +46,7 @@ fn connected(log: &Log, now: usize, mut encoder: impl Encoder) -> (String, usize
         encoder.is_over()
     };
     let (before, after) = log.moments.split_at(now);
-    let stored = before.iter().filter(|moment| moment.frame.place.is_some());
+    let stored = before.iter().filter(|moment| moment.frame.place.is_some_and(|place| place.seq > seen));
     let is_over = take(stored.map(|moment| StreamItem::Frame(Arc::clone(&moment.frame))).collect());
     if is_over || take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]) {
         return (told, now);
@@ -163,5 +170,20 @@ pub fn responses(log: &Log, now: usize, cut: Option<&mut StdRng>) -> Vec<String>
     let Some((_, number)) = kept.rsplit_once("\"sequence_number\":") else { return vec![body] };
     let at = Position::from_number(number.trim_end().trim_end_matches('}').parse().unwrap()).unwrap();
     let rest = connected(log, happened(log, at.seq, now, random), encoder(at)).0;
+    vec![kept, rest]
+}
+
+/// What a reader of the run's own stream is sent; if it is cut off, also what follows the last event that it has.
+pub fn own(log: &Log, now: usize, cut: Option<&mut StdRng>) -> Vec<String> {
+    let encoder = |after| Sse::at(&ReadPosition::Run(after), 0);
+    let body = connected(log, now, encoder(Seq::ZERO)).0;
+    let Some(random) = cut else { return vec![body] };
+    // Anywhere, also within a frame.
+    let bytes = &body.as_bytes()[..random.random_range(0..body.len())];
+    let kept = String::from_utf8_lossy(bytes).into_owned();
+    let whole = &kept[..kept.rfind("\n\n").map_or(0, |end| end + 1)];
+    let id = whole.lines().filter_map(|line| line.strip_prefix("id: ")).next_back();
+    let after = id.map_or(Seq::ZERO, |id| id.parse::<RunCursor>().unwrap().seq);
+    let rest = connected_after(log, after, happened(log, after, now, random), encoder(after)).0;
     vec![kept, rest]
 }

@@ -26,6 +26,9 @@ pub(super) fn read(bytes: &[u8], asked: Option<&Value>) -> Vec<Value> {
     }
 }
 
+/// How deep a result may be nested: below the 127 levels that `serde_json` reads, with the two that the library has around it.
+const RESULT_DEPTH_MAX: usize = 125;
+
 /// The answer that says why there is none.
 pub(super) fn failure(id: &Value, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": ErrorCode::PARSE_ERROR, "message": message}})
@@ -55,6 +58,7 @@ fn one(message: Value, asked: Option<&Value>) -> Option<Value> {
     let id = own.or_else(|| asked.cloned()).filter(|_| is_named)?;
     Some(match (error, result) {
         (Some(error), _) => json!({"jsonrpc": "2.0", "id": id, "error": told(&error)}),
+        (None, Some(result)) if !is_within(&result, RESULT_DEPTH_MAX) => failure(&id, "its answer is nested too deep"),
         (None, Some(result)) => json!({"jsonrpc": "2.0", "id": id, "result": wrapped(result)}),
         (None, None) => failure(&id, "its answer has neither a result nor an error"),
     })
@@ -87,6 +91,14 @@ fn told(error: &Value) -> Value {
         (_, None, None) => text(error).unwrap_or_default(),
     };
     json!({"code": number.unwrap_or(ErrorCode::INTERNAL_ERROR.0), "message": message})
+}
+
+fn is_within(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| is_within(item, levels - 1)),
+        Value::Object(members) => levels > 0 && members.values().all(|member| is_within(member, levels - 1)),
+        _ => true,
+    }
 }
 
 /// A result in a form that the library accepts. Of the handshake only the version is used.
@@ -213,6 +225,16 @@ mod tests {
         let begun = one_of(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":[]}}"#);
         let Ok(ServerJsonRpcMessage::Response(response)) = serde_json::from_value(begun) else { panic!() };
         assert!(matches!(response.result, ServerResult::InitializeResult(_)));
+    }
+
+    #[test]
+    fn an_answer_ends_its_call_however_deep_it_is_nested() {
+        let nested = |depth: usize| format!(r#"{{"id":7,"result":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        for depth in 1..=200 {
+            // As it goes to the library.
+            let read: Value = serde_json::from_str(&one_of(&nested(depth)).to_string()).unwrap();
+            assert_eq!((&read["id"], read["error"].is_null()), (&json!(7), depth <= RESULT_DEPTH_MAX), "{depth}");
+        }
     }
 
     #[test]

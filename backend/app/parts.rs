@@ -216,12 +216,19 @@ impl Plan<'_> {
     async fn artifacts(&self) -> anyhow::Result<Artifacts> {
         let home = self.store.artifacts().home().await?;
         let place = match self.args.artifact_store(self.secrets)? {
-            ArtifactStore::Folder(dir) => BlobStore::Disk(Disk::open(&dir, home).map_err(|error| {
-                anyhow::anyhow!(
-                    "cannot use the artifacts folder {}: {error}; choose another with --artifacts-dir",
-                    dir.display()
-                )
-            })?),
+            ArtifactStore::Folder(dir) => {
+                let disk = Disk::open(&dir, home).map_err(|error| {
+                    anyhow::anyhow!(
+                        "cannot use the artifacts folder {}: {error}; choose another with --artifacts-dir",
+                        dir.display()
+                    )
+                })?;
+                self.args
+                    .data
+                    .note_artifacts_dir(&dir)
+                    .context("cannot note the artifacts folder in the data directory")?;
+                BlobStore::Disk(disk)
+            }
             #[cfg(feature = "s3")]
             ArtifactStore::Bucket(s3) => BlobStore::Remote(
                 crate::artifacts::remote::Remote::s3(&s3, home)

@@ -39,8 +39,7 @@ pub(super) struct Args {
     /// The file, which appears only when it is complete; `-` is stdout
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The server's folder of artifacts. Default: artifacts/ if the working directory has one, else artifacts/ in the
-    /// data directory, as for the server
+    /// The server's folder of artifacts. Default: the one that the last server used
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
     artifacts_dir: Option<PathBuf>,
     /// Copy no artifacts: they are in a bucket

@@ -1,8 +1,15 @@
 //! Where the artifacts' bytes are stored: a folder, or an S3-compatible bucket.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use super::{DataArgs, Error, Secrets, ServeArgs, error, secret_from_file, variable};
+
+/// The file of the data directory that names the folder of artifacts.
+const ARTIFACTS_NOTE: &str = "artifacts.folder";
 
 /// A bucket and a prefix in it, written `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,14 +84,45 @@ impl S3Settings {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "read before the server runs")]
 impl DataArgs {
-    /// The folder of artifacts: a given one, or `artifacts/` of the working directory, or of the data directory.
+    /// The folder of artifacts: a given one; or the one that a server of the embedded database had last, so that every
+    /// command means the same, wherever it is started; or `artifacts/` of the working directory, or of the data directory.
     pub fn artifacts_dir(&self, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
         if let Some(dir) = given {
             return Ok(dir.clone());
         }
-        let here = PathBuf::from("artifacts");
-        Ok(if here.is_dir() { here } else { self.data_dir()?.join("artifacts") })
+        let (data, here) = (self.data_dir()?, PathBuf::from("artifacts"));
+        let noted = self.artifacts_note()?.map(std::fs::read_to_string);
+        match noted {
+            Some(Ok(folder)) => Ok(data.join(folder.trim_end_matches('\n'))),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self::error(format!("cannot read {ARTIFACTS_NOTE} of the data directory: {error}")))
+            }
+            _ if here.is_dir() => Ok(here),
+            _ => Ok(data.join("artifacts")),
+        }
+    }
+
+    /// Notes the folder that the server of an embedded database has: within the data directory by its place there.
+    pub fn note_artifacts_dir(&self, dir: &Path) -> io::Result<()> {
+        let Some(note) = self.artifacts_note().map_err(io::Error::other)? else { return Ok(()) };
+        let data = self.data_dir().map_err(io::Error::other)?;
+        let (dir, whole) = (std::path::absolute(dir)?, std::path::absolute(&data)?);
+        let folder = dir.strip_prefix(whole).unwrap_or(&dir).to_str();
+        let folder = folder.ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
+        let text = format!("{folder}\n");
+        if std::fs::read_to_string(&note).is_ok_and(|noted| noted == text) {
+            return Ok(());
+        }
+        let fresh = note.with_extension("fresh");
+        std::fs::write(&fresh, text)?;
+        std::fs::rename(fresh, note)
+    }
+
+    fn artifacts_note(&self) -> Result<Option<PathBuf>, Error> {
+        let is_embedded = self.database_url()?.is_none();
+        Ok(if is_embedded { Some(self.data_dir()?.join(ARTIFACTS_NOTE)) } else { None })
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP: translation only.
 //!
-//! Handlers take typed arguments, make one call into [`crate::timeline`] and return a typed reply. The whole route
+//! Handlers take typed arguments, let the part of the server that it concerns do the work (for events and runs
+//! [`crate::timeline`]), and return a typed reply. The whole route
 //! table is in [`router`]; each resource has a file. Invariants: every error response is a [`problem::Problem`];
 //! another owner's id is answered like an absent one; every body, page and stream has a bound.
 //!

@@ -49,7 +49,13 @@ impl Place {
     }
 
     async fn serve(&self, data: &str) -> (Served, Api) {
-        let served = serve(self.command(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &self.text(data)])).await;
+        self.serve_in("", data).await
+    }
+
+    async fn serve_in(&self, working_directory: &str, data: &str) -> (Served, Api) {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--data-dir", &self.text(data)]);
+        command.current_dir(self.path(working_directory));
+        let served = serve(command).await;
         let api = Api::new(served.base.clone());
         until("the server to be ready", || async { api.get("/readyz").await.status == 200 }).await;
         (served, api)
@@ -255,6 +261,30 @@ async fn artifacts_are_in_the_backup_wherever_they_are_or_it_is_refused() {
     // A link inside would be left out of the backup without a word.
     std::os::unix::fs::symlink("/etc/hostname", elsewhere.join("link")).unwrap();
     refused(&backup(&[]).await, "is a link");
+}
+
+#[tokio::test]
+async fn a_server_and_a_backup_mean_the_same_folder_of_artifacts_wherever_they_are_started() {
+    let place = Place::new();
+    for folder in ["one/artifacts", "other/artifacts"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    let (served, api) = place.serve_in("one", "data").await;
+    let of = api.start_run().await;
+    let id = api.upload(&of, "report.txt", "kept").await["artifact_id"].as_str().unwrap().to_owned();
+    stop(served).await;
+    for from in ["other", ""] {
+        let (served, api) = place.serve_in(from, "data").await;
+        assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.text, "kept", "{from}");
+        stop(served).await;
+    }
+    done(&place.backup("data", "one.tar").await);
+    done(&place.restore("one.tar", "restored").await);
+    assert_eq!(fs::read_dir(place.path("other/artifacts")).unwrap().count(), 0);
+    let (served, api) = place.serve("restored").await;
+    assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.text, "kept");
+    stop(served).await;
+    assert_eq!(fs::read_to_string(place.path("restored/artifacts.folder")).unwrap(), "artifacts\n");
 }
 
 #[tokio::test]

@@ -267,6 +267,21 @@ fn every_view_stands_in_the_sql_guide() {
 }
 
 #[test]
+fn the_top_level_has_the_folders_that_the_architecture_names_and_no_others() {
+    let ignored = document(".gitignore");
+    let is_listed = |name: &String| !name.starts_with('.') && !ignored.lines().any(|line| line == format!("/{name}"));
+    let folders = root().read_dir().unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir());
+    let there: BTreeSet<String> =
+        folders.map(|folder| folder.file_name().into_string().unwrap()).filter(is_listed).collect();
+    let architecture = document("ARCHITECTURE.md");
+    let missing: Vec<_> = there.iter().filter(|folder| !architecture.contains(&format!("`{folder}/"))).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names no {missing:?}");
+    for folder in ["artifacts", "backend", "migrations", "sdk", "tests", "web"] {
+        assert!(there.contains(folder), "{folder}/ is gone");
+    }
+}
+
+#[test]
 fn every_recipe_that_a_document_names_is_there() {
     let recipes = document("justfile");
     let heads = recipes.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));

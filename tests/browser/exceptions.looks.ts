@@ -14,30 +14,34 @@ const folder = resolve(import.meta.dirname, "../met/exceptions");
 const looks = resolve(import.meta.dirname, "looks/exceptions");
 
 /** As a reader sees it in one line: without what a terminal would take for a colour. */
-const line = (text: string) => text.replace(/\p{Cc}+/gu, " ").replace(/ +/g, " ").trim();
+const line = (text: string) => text.replace(/\u001b?\[\d+m/g, "").replace(/\p{Cc}+/gu, " ").replace(/ +/g, " ").trim();
 
 /** The pictures of one exception: the banner, the event that it was, its row in the list, and what two commands print. */
 async function look(page: Page, url: string, [name, run_id]: [string, string], expected: string): Promise<void> {
   const picture = (of: string, shown: Page | Locator = page) =>
     shown.screenshot({ path: resolve(looks, `${name.replaceAll(" ", "-")}-${of}.png`) });
-  const says = (shown: Locator) =>
-    expect.poll(async () => line((await shown.textContent()) ?? "")).toContain(line(expected.replace("…", "")));
+  const told = line(expected.replace("…", ""));
+  const says = (shown: Locator, what: string) =>
+    expect.poll(async () => line((await shown.textContent()) ?? "")).toContain(what);
   const first = expected.split("\n")[0]?.replace("…", "") ?? "";
 
   await page.goto(`${url}/runs/${run_id}`);
   const why = page.getByRole("region", { name: "Why it failed" });
-  await says(why);
+  await says(why, told);
   await picture("banner");
   await why.getByRole("button", { name: /^Show event/ }).click();
   const detail = page.getByRole("complementary");
-  await says(detail);
+  // Its type is a heading there, and what it says stands below.
+  for (const part of told.split(/^([\w.]+): /).filter(Boolean)) await says(detail, part);
   await picture("detail");
 
+  // Rows out of sight are not drawn.
+  await page.setViewportSize({ width: 1280, height: 2_000 });
   await page.goto(`${url}/?status=failed`);
   const row = page.locator(`[data-run="${run_id}"]`);
-  await row.scrollIntoViewIfNeeded();
   await expect.poll(async () => line((await row.locator(".line").textContent()) ?? "")).toContain(line(first));
   await picture("list", row);
+  await page.setViewportSize({ width: 1280, height: 800 });
 
   const env = { ...process.env, RUNREEL_URL: url, NO_COLOR: "1" };
   const printed = await Promise.all(
@@ -47,6 +51,7 @@ async function look(page: Page, url: string, [name, run_id]: [string, string], e
     ].map(async (words) => `$ runreel ${words.join(" ")}\n${(await run(binary, words, { env })).stdout}`),
   );
   for (const text of printed) expect(line(text)).toContain(line(first));
+  await page.goto("about:blank");
   await page.setContent("<pre style='font: 12px monospace; white-space: pre-wrap'></pre>");
   await page.locator("pre").evaluate((pre, text) => (pre.textContent = text), printed.join("\n"));
   await picture("commands", page.locator("pre"));

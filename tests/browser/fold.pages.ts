@@ -56,6 +56,8 @@ test("what is unimportant is folded into a row that says how much, and is opened
   await stretch.click();
   await expect(spans).toHaveCount(5);
 
+  // Rows out of sight are not drawn.
+  await page.setViewportSize({ width: 1280, height: 1_200 });
   await page.getByRole("tab", { name: "Log" }).click();
   const events = page.getByRole("grid", { name: "Events of the run" }).getByRole("row");
   const minor = events.filter({ hasText: "12 folded" });

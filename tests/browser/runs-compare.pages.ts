@@ -24,6 +24,8 @@ async function trip(producer: Producer, isLater: boolean): Promise<string> {
       ? tool("completed", "a", "flights", { result: 131, duration_ms: 400 })
       : tool("failed", "a", "flights", { error, duration_ms: 900 }),
     ...(isLater ? [tool("started", "h", "hotels", {}), tool("completed", "h", "hotels", { result: 3 })] : []),
+    tool("started", "p", "pay", {}),
+    tool("completed", "p", "pay", { result: "ok" }),
     { type: "message.completed", span_id: `m-${run_id}`, payload: { content: text, model: "gpt-4o", usage } },
     { type: "run.completed", payload: { output: { text } } },
   ];
@@ -59,7 +61,7 @@ test("two runs that were selected are compared step by step, and each step leads
   await expect(figures.locator("ins")).toHaveText("Sunday");
   const steps = page.getByRole("region", { name: "Steps" });
   const step = (name: RegExp) => steps.getByRole("row", { name });
-  await expect(steps.locator("[data-step]")).toHaveCount(4);
+  await expect(steps.locator("[data-step]")).toHaveCount(5);
   await expect(step(/flights/)).toContainText("failed → completed");
   await expect(step(/flights/)).toContainText("−500 ms (−56 %)");
   await expect(step(/hotels/)).toContainText("only in B");
@@ -76,18 +78,20 @@ test("two runs that were selected are compared step by step, and each step leads
   expect(await violations(page)).toEqual([]);
 
   await page.getByRole("button", { name: "Only steps that differ" }).click();
-  await expect(steps.locator("[data-step]")).toHaveCount(2);
+  // The whole run and what it says differ as well.
+  await expect(steps.locator("[data-step]")).toHaveCount(4);
+  await page.keyboard.press("n");
   await page.keyboard.press("n");
   await expect(step(/flights/).getByRole("button")).toBeFocused();
   await page.reload();
-  await expect(steps.locator("[data-step]")).toHaveCount(2);
+  await expect(steps.locator("[data-step]")).toHaveCount(4);
   await step(/hotels/)
     .getByRole("link")
     .click();
   await expect(page).toHaveURL(`${server.url}/runs/${b}?sel=5`);
   await expect(page.getByRole("complementary")).toContainText("hotels");
   await page.goBack();
-  await expect(steps.locator("[data-step]")).toHaveCount(2);
+  await expect(steps.locator("[data-step]")).toHaveCount(4);
   await page.getByRole("button", { name: "Swap A and B" }).click();
   await expect(step(/hotels/)).toContainText("only in A");
 });
@@ -104,7 +108,7 @@ test("without two runs they are chosen from those that there are", async ({ page
   expect(await violations(page)).toEqual([]);
   await page.getByRole("button", { name: "Second" }).click();
   await expect(page).toHaveURL(`${server.url}/compare?a=${a}&b=${b}`);
-  await expect(page.locator("[data-step]")).toHaveCount(4);
+  await expect(page.locator("[data-step]")).toHaveCount(5);
 });
 
 test.describe("with a run that is gone", () => {

@@ -36,7 +36,9 @@ impl Failure {
     /// Several lines: the error with its stack, then each of its causes.
     pub fn block(&self) -> String {
         let mut out = self.to_string();
-        for line in self.stack.lines() {
+        // Some begin with the error itself.
+        let stack = self.stack.strip_prefix(out.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('\n'));
+        for line in stack.unwrap_or(&self.stack).trim_start_matches('\n').lines() {
             out.push_str("\n  ");
             out.push_str(line);
         }
@@ -167,6 +169,12 @@ mod tests {
             block,
             "ReportError: no report\n    File \"a.py\", line 3\ncaused by KeyError: 'id'\n  at b\ncaused by first\ncaused by second"
         );
+        for (stack, told) in
+            [("E: no", "E: no"), ("E: no\n  at b", "E: no\n    at b"), ("E: not\n  at b", "E: no\n  E: not\n    at b")]
+        {
+            let error = json!({"type": "E", "message": "no", "stack": stack});
+            assert_eq!(Failure::read(&error).unwrap().block(), told);
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ async fn look_after(
                 }
                 _ = partitions.tick() => {
                     let now = timeline.clock().now();
-                    if let Err(error) = timeline.store().ensure_partitions(now).await {
+                    if let Err(error) = Box::pin(timeline.store().ensure_partitions(now)).await {
                         tracing::warn!(error = &error as &dyn std::error::Error, "partition maintenance failed");
                     }
                 }

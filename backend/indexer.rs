@@ -10,19 +10,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock::Clock,
-    domain::limits::{INDEXER_REST, INDEXER_REST_MS_MAX},
+    domain::limits::{INDEXER_LOOK_MS, INDEXER_REST, INDEXER_REST_MS_MAX},
     store::{
-        self, Store,
+        self,
         search::{Indexed, Indexing},
     },
+    timeline::Timeline,
 };
 
 /// A handle on the indexer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Indexer {
-    pub store: Store,
-    pub clock: Clock,
+    pub timeline: Timeline,
     /// Pause between two looks at a log of which everything is indexed, and after a failure.
     pub poll: Duration,
 }
@@ -31,13 +30,20 @@ impl Indexer {
     /// Indexes until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let work = async {
-            let mut indexing = None;
+            let (mut indexing, mut done, mut due) = (None, None, Instant::now());
             loop {
+                tokio::time::sleep(self.poll).await;
+                // Nothing new is nothing to do; now and then it looks regardless, because the index may have been emptied.
+                let tail = self.timeline.tail();
+                if done.as_ref() == Some(&tail) && Instant::now() < due {
+                    continue;
+                }
+                due = Instant::now() + Duration::from_millis(INDEXER_LOOK_MS);
+                done = Some(tail);
                 if let Err(error) = Box::pin(self.follow(&mut indexing)).await {
-                    indexing = None;
+                    (indexing, done) = (None, None);
                     tracing::warn!(error = &error as &dyn std::error::Error, "the search index is not filled");
                 }
-                tokio::time::sleep(self.poll).await;
             }
         };
         stop.run_until_cancelled(work).await;
@@ -47,12 +53,12 @@ impl Indexer {
     async fn follow(&self, indexing: &mut Option<Indexing>) -> Result<(), store::Error> {
         let mut connection = match indexing.take() {
             Some(connection) => connection,
-            None => self.store.indexing().await?,
+            None => self.timeline.store().indexing().await?,
         };
         let lanes = connection.lanes().await?;
         let mut before = i64::MAX;
         loop {
-            let (began, now) = (Instant::now(), self.clock.now());
+            let (began, now) = (Instant::now(), self.timeline.clock().now());
             let mut steps = Vec::new();
             for lane in &lanes {
                 steps.push(connection.step(*lane, now).await?);
@@ -60,7 +66,7 @@ impl Indexer {
             self.tell(&steps);
             let head: i64 = steps.iter().map(|step| step.head).sum();
             if steps.iter().all(|step| step.position >= step.head) {
-                self.store.note_searched(now);
+                self.timeline.store().note_searched(now);
                 break;
             }
             if head > before {
@@ -80,7 +86,7 @@ impl Indexer {
         let left: i64 = steps.iter().map(|step| (step.head - step.position).max(0)).sum();
         metrics::gauge!("runreel_search_lag_events").set(left as f64);
         if let Some(up_to) = steps.iter().map(|step| step.up_to).min().flatten() {
-            let lag_ms = if left == 0 { 0 } else { (self.clock.now() - up_to).num_milliseconds().max(0) };
+            let lag_ms = if left == 0 { 0 } else { (self.timeline.clock().now() - up_to).num_milliseconds().max(0) };
             metrics::gauge!("runreel_search_lag_seconds").set(lag_ms as f64 / 1_000.0);
         }
     }

@@ -212,7 +212,8 @@ impl Retention {
     pub async fn run(self, stop: CancellationToken) {
         let work = async {
             let mut after = None;
-            let mut every = tokio::time::interval(Duration::from_millis(EXPIRY_SWEEP_MS));
+            let pause = Duration::from_millis(EXPIRY_SWEEP_MS);
+            let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
             every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 every.tick().await;

@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a restarted task must run before it no longer counts as failing.
 const PROOF: Duration = Duration::from_secs(2);
 
+/// How long after its start a part begins that no request needs.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Starts tasks and restarts them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
@@ -82,6 +85,33 @@ impl Supervisor {
                     proving = true;
                 }
                 tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+
+    /// Runs a part until it is stopped.
+    pub fn run<P, F>(&self, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
+    where
+        P: Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.clone();
+        self.keep(name, move || run(part.clone(), stop.clone()));
+    }
+
+    /// The same for a part that no request needs: it begins when the server has started.
+    pub fn run_late<P, F>(&self, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
+    where
+        P: Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.clone();
+        self.keep(name, move || {
+            let (part, stop) = (part.clone(), stop.clone());
+            async move {
+                if stop.run_until_cancelled(tokio::time::sleep(LATE)).await.is_some() {
+                    run(part, stop).await;
+                }
             }
         });
     }

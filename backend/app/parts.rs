@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use sqlx::postgres::PgConnectOptions;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
 
 use crate::{
     agents::{registry::Agents, runtime::Runtime},
@@ -64,6 +65,8 @@ struct Plan<'a> {
     clock: Clock,
     ids: IdSource,
     store: Store,
+    /// The database's name for itself.
+    home: Uuid,
     supervisor: Supervisor,
 }
 
@@ -79,10 +82,11 @@ pub(super) async fn build(
     let pepper = store.init_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
     let supervisor = Supervisor::new(tasks.clone(), stop.clone());
-    let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
+    let (file, home) = (args.file()?, store.artifacts().home().await?);
+    let plan = Plan { args, secrets, file, clock, ids, store, home, supervisor: supervisor.clone() };
     let (store, prices) = (&plan.store, Arc::new(Prices::with(plan.file.sections.prices.clone())));
     let appenders = appenders.pricing(Arc::clone(&prices));
-    let artifacts = plan.artifacts().await?;
+    let artifacts = plan.artifacts()?;
     let timeline = plan.timeline(appenders, &artifacts, &pepper, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
@@ -100,27 +104,26 @@ pub(super) async fn build(
     if raised > 0 {
         tracing::warn!(raised, "chat counters raised above threads in use");
     }
-    let revocations = Revocations::default();
-    let metrics = telemetry::metrics();
+    let (revocations, metrics) = (Revocations::default(), telemetry::metrics());
     let runtime = plan.runtime(&dispatch, &threads, authenticator.admission())?;
     let ends = (revocations.clone(), store.clone());
-    keep(&supervisor, "revocations", ends, |(revocations, store), stop| revocations.run(store, stop));
-    keep(&supervisor, "authenticator", authenticator.clone(), Authenticator::run);
-    keep(&supervisor, "threads", threads.clone(), Threads::run);
+    supervisor.run("revocations", ends, |(revocations, store), stop| revocations.run(store, stop));
+    supervisor.run("authenticator", authenticator.clone(), Authenticator::run);
+    supervisor.run("threads", threads.clone(), Threads::run);
     let policy = config::retention::policy(args.retention.run_ttl, &plan.file)?;
     let retention = Retention::new(timeline.clone(), threads.clone(), policy);
-    keep(&supervisor, "retention", retention.clone(), Retention::run);
-    keep(&supervisor, "pricing", Pricing::new(store.clone(), prices), Pricing::run);
-    keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
-    keep(&supervisor, "indexer", Indexer { store: store.clone(), clock: plan.clock.clone(), poll }, Indexer::run);
-    keep(&supervisor, "sealer", plan.sealer()?, Sealer::run);
-    keep(&supervisor, "channels", channels.clone(), Channels::run);
-    keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
+    supervisor.run("retention", retention.clone(), Retention::run);
+    supervisor.run_late("pricing", Pricing::new(store.clone(), prices), Pricing::run);
+    supervisor.run("artifacts", artifacts.clone(), Artifacts::run);
+    supervisor.run_late("indexer", Indexer { timeline: timeline.clone(), poll }, Indexer::run);
+    supervisor.run_late("sealer", plan.sealer()?, Sealer::run);
+    supervisor.run("channels", channels.clone(), Channels::run);
+    supervisor.run("housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
         super::look_after(timeline, metrics, stop)
     });
     if !runtime.agents.names().is_empty() {
         // It gives its runs back while requests in flight still end: the next process takes them up all the sooner.
-        keep(&supervisor, "runtime", (runtime, draining.clone()), |(runtime, draining), stop| async move {
+        supervisor.run("runtime", (runtime, draining.clone()), |(runtime, draining), stop| async move {
             runtime.run(draining).await;
             stop.cancelled().await;
         });
@@ -135,7 +138,7 @@ pub(super) async fn build(
         saved,
         runners,
         agents: ConfiguredAgent::all(&plan.file.sections.agents),
-        queries: Queries::new(store.clone(), database.reader(SCOPED), plan.readers().await?, supervisor),
+        queries: Queries::new(store.clone(), database.reader(SCOPED), plan.readers()?, supervisor),
         authenticator,
         revocations,
         metrics,
@@ -147,19 +150,9 @@ pub(super) async fn build(
     Ok(Built { server: Server::new(parts), tasks, stop })
 }
 
-/// Supervises a part that runs until it is stopped.
-fn keep<P, F>(supervisor: &Supervisor, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
-where
-    P: Clone + Send + Sync + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
-    let stop = supervisor.stop().clone();
-    supervisor.keep(name, move || run(part.clone(), stop.clone()));
-}
-
 /// Connects to the database and prepares it for use.
 async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<(Store, Appenders)> {
-    let settings = store_settings(database.options.clone(), args);
+    let settings = store_settings(database.options.clone(), database.endpoint.is_some(), args);
     let (store, appenders) = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
     // By this server's clock, which dates its runs, and before the first of them.
@@ -171,14 +164,15 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
         );
     }
     if database.endpoint.is_some() {
-        store::query::enable_reader_login(&database.options).await?;
+        store.enable_reader_login().await?;
     }
     Ok((store, appenders))
 }
 
-fn store_settings(options: PgConnectOptions, args: &ServeArgs) -> store::Settings {
+fn store_settings(options: PgConnectOptions, is_direct: bool, args: &ServeArgs) -> store::Settings {
     store::Settings {
         options,
+        is_direct,
         connections_max: args.db_connections,
         own_connections_max: match args.auth.auth {
             // There is only one principal.
@@ -213,8 +207,8 @@ fn owner_of(config: &ChannelConfig, authenticator: &Authenticator) -> OwnerId {
 
 impl Plan<'_> {
     /// The artifact store, in the part of the folder or bucket that belongs to this database.
-    async fn artifacts(&self) -> anyhow::Result<Artifacts> {
-        let home = self.store.artifacts().home().await?;
+    fn artifacts(&self) -> anyhow::Result<Artifacts> {
+        let home = self.home;
         let place = match self.args.artifact_store(self.secrets)? {
             ArtifactStore::Folder(dir) => {
                 let disk = Disk::open(&dir, home).map_err(|error| {
@@ -245,11 +239,11 @@ impl Plan<'_> {
     }
 
     /// The primary, and a replica beside it if there is one.
-    async fn readers(&self) -> anyhow::Result<Readers> {
+    fn readers(&self) -> anyhow::Result<Readers> {
         let url = self.args.replica_url()?;
         let options = url.map(|url| database::parsed(&url).context("--replica-url")).transpose()?;
-        let replica = options.map(|options| store_settings(options, self.args));
-        Ok(Readers::new(self.store.clone(), replica, self.store.artifacts().home().await?))
+        let replica = options.map(|options| store_settings(options, false, self.args));
+        Ok(Readers::new(self.store.clone(), replica, self.home))
     }
 
     async fn timeline(
@@ -264,7 +258,7 @@ impl Plan<'_> {
         let Self { args, store, clock, ids, supervisor, .. } = self;
         let live: Option<(Arc<dyn Live>, LiveKey)> = match args.live()? {
             Some(url) => {
-                let subject = format!("runreel.live.{}", store.artifacts().home().await?.simple());
+                let subject = format!("runreel.live.{}", self.home.simple());
                 let nats = Nats::connect(&url, subject).await.context("--live is not the URL of a NATS server")?;
                 Some((Arc::new(nats), LiveKey::of(pepper)))
             }
@@ -273,6 +267,7 @@ impl Plan<'_> {
         let settings = timeline::Settings {
             bus_frames: args.bus_frames,
             poll: Duration::from_millis(args.poll_ms),
+            home: self.home,
             marks_dir: args.data.data_dir()?.join("history"),
             new_history: args.new_history,
             volume,
@@ -340,8 +335,9 @@ impl Plan<'_> {
             }
             _ => None,
         };
-        let lease = Duration::from_millis(self.args.lease_ms);
-        Ok(Channels::new(timeline.clone(), (configs, lease), (log, router), telegram, self.supervisor.tasks().clone()))
+        let (lease, poll) = (Duration::from_millis(self.args.lease_ms), Duration::from_millis(self.args.poll_ms));
+        let tasks = self.supervisor.tasks().clone();
+        Ok(Channels::new(timeline.clone(), configs, (lease, poll), (log, router), telegram, tasks))
     }
 
     /// Saved sessions; the local principal has the folder to itself.

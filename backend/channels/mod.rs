@@ -21,7 +21,10 @@ pub mod telegram;
 use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::envelope::Envelope;
@@ -52,6 +55,8 @@ use crate::{
 const REMEMBERED: TimeDelta = TimeDelta::days(30);
 /// How often finished messages older than that are deleted.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
+/// The same for the first time.
+const FORGET_FIRST: Duration = Duration::from_mins(1);
 /// Most rows deleted at a time.
 const FORGET_ROWS: i64 = 5_000;
 
@@ -78,6 +83,8 @@ struct Shared {
     configs: Configs,
     /// How long a claimed delivery belongs to this process unless its lease is renewed.
     lease: Duration,
+    /// Between two looks for deliveries without a wake-up.
+    poll: Duration,
     log: SessionLog,
     router: Router,
     telegram: Option<Telegram>,
@@ -92,7 +99,8 @@ struct Shared {
 impl Channels {
     pub fn new(
         timeline: Timeline,
-        (configs, lease): (Configs, Duration),
+        configs: Configs,
+        (lease, poll): (Duration, Duration),
         (log, router): (SessionLog, Router),
         telegram: Option<Telegram>,
         tasks: TaskTracker,
@@ -102,6 +110,7 @@ impl Channels {
             timeline,
             configs,
             lease,
+            poll: poll.max(Duration::from_millis(DELIVERY_POLL_MS)),
             log,
             router,
             telegram,
@@ -248,10 +257,10 @@ impl Channels {
         }
     }
 
-    /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling.
+    /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling. Without a channel nothing can arrive.
     pub async fn run(self, stop: CancellationToken) {
         let every = || {
-            let mut every = tokio::time::interval(Duration::from_millis(DELIVERY_POLL_MS));
+            let mut every = tokio::time::interval(self.shared.poll);
             every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             every
         };
@@ -264,13 +273,12 @@ impl Channels {
         };
         let outbox = async {
             let (mut every, mut run_changes) = (every(), self.shared.timeline.run_changes());
-            let is_used = !self.shared.configs.is_empty();
             loop {
                 // A reply is due once its run has ended, in whichever process.
                 tokio::select! {
                     _ = every.tick() => {},
                     () = self.shared.outbox.notified() => {},
-                    Ok(()) = run_changes.changed(), if is_used => {},
+                    Ok(()) = run_changes.changed() => {},
                 }
                 let looked = self.look_into_outbox().await;
                 // With many runs and replies, pauses leave the database most of the time to others.
@@ -280,7 +288,7 @@ impl Channels {
             }
         };
         let forget = async {
-            let mut every = tokio::time::interval(FORGET_EVERY);
+            let mut every = tokio::time::interval_at(Instant::now() + FORGET_FIRST, FORGET_EVERY);
             loop {
                 every.tick().await;
                 let before = self.now() - REMEMBERED;
@@ -289,7 +297,12 @@ impl Channels {
                 }
             }
         };
-        Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox, forget) })).await;
+        let deliveries = async {
+            if !self.shared.configs.is_empty() {
+                tokio::join!(inbox, outbox);
+            }
+        };
+        Box::pin(stop.run_until_cancelled(async { tokio::join!(deliveries, forget) })).await;
     }
 
     /// The end of a lease that begins now.

@@ -72,7 +72,7 @@ enum Command {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (Command::Code { whose, .. } | Command::Users { whose, .. } | Command::Revoke { whose, .. }) = &args.command;
     let database = Database::visit(&whose.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
+    let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let done = act(&args.command, &store, whose).await;
     store.close().await;

@@ -49,7 +49,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = args.config.as_deref().map_or_else(|| Ok(File::default()), File::read)?;
     let policy = policy(args.run_ttl, &file)?;
     let database = Database::visit(&args.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
+    let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let clock = Clock::database();
     store.tell_time(&clock).await?;

@@ -136,7 +136,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::List(whose) | Command::Revoke { whose, .. } => whose,
     };
     let database = Database::visit(&whose.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
+    let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let clock = Clock::database();
     store.tell_time(&clock).await?;

@@ -13,11 +13,11 @@ use crate::{
         id::{Name, RunId},
         job::{AGENT_UNSERVED, LEASE_LOST, failed_event_id},
         json::Json,
-        limits::{JOB_ATTEMPTS_MAX, JOB_SWEEP_MS, JOB_UNSERVED_MS_MAX},
+        limits::{JOB_ATTEMPTS_MAX, JOB_IDLE_MS, JOB_SWEEP_MS, JOB_UNSERVED_MS_MAX},
         principal::OwnerId,
         run::Refusal,
     },
-    store,
+    store::{self, jobs::SweepResult},
     threads::own_thread,
     timeline::emit::EmitError,
 };
@@ -26,12 +26,14 @@ impl Dispatch {
     /// Sweeps periodically until `stop`.
     pub(super) async fn sweep(self, stop: CancellationToken) {
         let work = async {
-            let mut every = tokio::time::interval(Duration::from_millis(JOB_SWEEP_MS));
-            let mut after = None;
+            let (mut after, mut pause_ms) = (None, JOB_SWEEP_MS);
             loop {
-                every.tick().await;
-                match Box::pin(self.sweep_once(after)).await {
-                    Ok(next) => after = next,
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                match Box::pin(self.sweep_after(after)).await {
+                    Ok(swept) => {
+                        after = swept.next;
+                        pause_ms = if swept.is_idle { JOB_IDLE_MS } else { JOB_SWEEP_MS };
+                    }
                     Err(error) => {
                         tracing::warn!(error = &error as &dyn std::error::Error, "job sweep failed");
                     }
@@ -43,18 +45,22 @@ impl Dispatch {
 
     /// Sweeps a bounded number of jobs; returns where the next sweep begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
-        let swept = self.timeline.store().jobs().sweep(after, self.timeline.clock().held()).await?;
-        self.fail_unserved(swept.unserved).await?;
+        Ok(self.sweep_after(after).await?.next)
+    }
+
+    async fn sweep_after(&self, after: Option<Uuid>) -> Result<SweepResult, store::Error> {
+        let mut swept = self.timeline.store().jobs().sweep(after, self.timeline.clock().held()).await?;
+        self.fail_unserved(std::mem::take(&mut swept.unserved)).await?;
         // Their holder is gone, or there was none: a run may be cancelled while it waits.
-        for (owner, run) in swept.ended {
-            self.forget(&owner, run).await;
+        for (owner, run) in &swept.ended {
+            self.forget(owner, *run).await;
         }
-        for (owner, run, lease) in swept.spent {
+        for (owner, run, lease) in &swept.spent {
             let message = format!("the lease of this run expired {JOB_ATTEMPTS_MAX} times");
-            self.fail(&owner, run, LEASE_LOST, &message).await?;
-            self.finish(lease).await?;
+            self.fail(owner, *run, LEASE_LOST, &message).await?;
+            self.finish(*lease).await?;
         }
-        Ok(swept.next)
+        Ok(swept)
     }
 
     /// Removes what only this run used, which has ended.

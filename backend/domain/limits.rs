@@ -245,6 +245,8 @@ pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
 pub const JOB_SERVED_NOTE_MS: i64 = 15_000;
 /// How often lapsed leases and leftover jobs are searched for, milliseconds.
 pub const JOB_SWEEP_MS: u64 = 1_000;
+/// The same while there are no jobs at all.
+pub const JOB_IDLE_MS: u64 = 3_000;
 /// Shortest and longest pause of a waiting executor after a wake-up, milliseconds; in between it is four times as long
 /// as the last look took.
 pub const JOB_WAKE_MS: (u64, u64) = (2, 20);
@@ -313,7 +315,7 @@ pub const DELIVERY_ATTEMPTS_MAX: i32 = 8;
 pub const DELIVERIES_AT_ONCE: u32 = 16;
 /// Of these places, those reserved for answers that are only logged: sending may take long.
 pub const LOGGING_PLACES: u32 = 4;
-/// How often waiting messages and answers are polled for, milliseconds.
+/// How often waiting messages and answers are polled for at most, milliseconds; `--poll-ms` may ask for less.
 pub const DELIVERY_POLL_MS: u64 = 1_000;
 /// Shortest pause between two looks into the outbox, milliseconds.
 pub const OUTBOX_PAUSE_MS_MIN: u64 = 5;

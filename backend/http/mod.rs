@@ -1,9 +1,9 @@
 //! HTTP: translation only.
 //!
-//! Handlers take typed arguments, let the part of the server that it concerns do the work (for events and runs
-//! [`crate::timeline`]), and return a typed reply. The whole route
-//! table is in [`router`]; each resource has a file. Invariants: every error response is a [`problem::Problem`];
-//! another owner's id is answered like an absent one; every body, page and stream has a bound.
+//! Handlers take typed arguments, let the part of the server that it concerns do the work (for events and runs,
+//! [`crate::timeline`]), and return a typed reply. The whole route table is in [`router`]; each resource has a file.
+//! Invariants: every error response is a [`problem::Problem`]; another owner's id is answered like an absent one; every
+//! body, page and stream has a bound.
 //!
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 

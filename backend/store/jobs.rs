@@ -3,16 +3,19 @@
 //! A claimer serves many owners, so everything here runs as the writer on the upkeep connections; only `dispatch` uses
 //! it. A claim names the owner if it is limited to one.
 
+mod sweep;
+
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+pub use self::sweep::SweepResult;
 use super::{Error, error::known, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
-    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, JOB_UNSERVED_MS_MAX},
+    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS},
     principal::OwnerId,
     run::Status,
 };
@@ -49,21 +52,6 @@ pub struct JobState {
     /// `None` if the run no longer exists.
     pub status: Option<Status>,
     pub last_seq: Seq,
-}
-
-/// The result of a sweep.
-#[derive(Clone, Debug, Default)]
-pub struct SweepResult {
-    /// Removed rows: of ended runs, and of runs that are not executed through jobs.
-    pub removed: u64,
-    /// The ended ones among them, which may have left state behind.
-    pub ended: Vec<(OwnerId, RunId)>,
-    /// Jobs whose holders have all let their lease lapse, with the last lease of each.
-    pub spent: Vec<(OwnerId, RunId, Uuid)>,
-    /// Runs of messages that wait for an agent that no process has served for a while.
-    pub unserved: Vec<(OwnerId, RunId, Name)>,
-    /// Where the next sweep begins; `None` after the last row.
-    pub next: Option<Uuid>,
 }
 
 repository! {
@@ -298,77 +286,6 @@ impl Jobs<'_> {
                 })
             };
             rows.into_iter().map(standing).collect()
-        })
-        .await
-    }
-
-    /// Checks some jobs after the given one: removes those that no longer need one, takes suspended ones from holders
-    /// whose lease lapsed, and returns those that have spent their attempts.
-    pub async fn sweep(self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
-        self.maintenance(async |mut connection| {
-            let page = sqlx::query_scalar!(
-                "select run_id from store.job where run_id > $1 order by run_id limit $2",
-                after.unwrap_or(Uuid::nil()),
-                JOB_SWEEP_ROWS
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            let removed = sqlx::query!(
-                r#"delete from store.job j using store.run r
-                   where j.run_id = any ($1) and r.run_id = j.run_id
-                     and (store.has_ended(r.status) or j.attempt = 0 and r.status <> 'queued')
-                   returning j.owner_id, j.run_id, store.has_ended(r.status) as "has_ended!""#,
-                &page
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            let ended = removed.iter().filter(|row| row.has_ended);
-            let ended = ended.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id))).collect();
-            let removed = removed.len() as u64;
-            sqlx::query!(
-                r#"update store.job j set lease_id = null, runner = null, session_id = null
-                   where j.lease_id is not null and j.lease_until <= coalesce($1, now())
-                     and (select r.status from store.run r where r.run_id = j.run_id) in ('waiting', 'interrupted')"#,
-                now
-            )
-            .execute(&mut *connection)
-            .await?;
-            let spent = sqlx::query!(
-                r#"select j.owner_id, j.run_id, j.lease_id as "lease_id!" from store.job j
-                   where j.lease_id is not null and j.lease_until <= coalesce($1, now()) and j.lapses + 1 >= $2
-                     and (select r.status from store.run r where r.run_id = j.run_id) in ('queued', 'running')
-                   order by j.lease_until limit $3"#,
-                now,
-                JOB_ATTEMPTS_MAX,
-                JOB_SWEEP_ROWS
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            let spent = spent.into_iter();
-            let spent = spent.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), row.lease_id));
-            let unserved = sqlx::query!(
-                r#"select j.owner_id, j.run_id, j.agent from store.job j
-                   join store.run r on r.run_id = j.run_id
-                   cross join (select coalesce($2, now()) as now,
-                                      coalesce($2, now()) - $3::bigint * interval '1 millisecond' as since) t
-                   where j.run_id = any ($1) and j.attempt = 0 and r.status = 'queued' and r.origin_channel is not null
-                     and j.created_at <= t.since
-                     and not exists (select from store.served_agent s where s.agent = j.agent and s.served_at > t.since)
-                     -- Whoever is busy asks for no more.
-                     and not exists (select from store.job w
-                                     where w.agent = j.agent and w.lease_id is not null and w.lease_until > t.now)"#,
-                &page,
-                now,
-                JOB_UNSERVED_MS_MAX
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            let unserved = unserved.into_iter();
-            let unserved = unserved
-                .map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), Name::trusted(&row.agent)));
-            let whole = page.len() as i64 == JOB_SWEEP_ROWS;
-            let (spent, unserved) = (spent.collect(), unserved.collect());
-            Ok(SweepResult { removed, ended, spent, unserved, next: page.last().copied().filter(|_| whole) })
         })
         .await
     }

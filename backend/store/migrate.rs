@@ -8,6 +8,9 @@ use super::{Error, MIGRATOR};
 const LOCK_MS_MAX: u64 = 1_000;
 
 pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
+    if is_current(connection).await {
+        return Ok(());
+    }
     take_migrations_lock(connection).await?;
     MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
         sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
@@ -29,9 +32,16 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> 
         ),
         other => Error::Incompatible(format!("the database schema cannot be migrated: {other}")),
     })?;
-    // Months pass while a server runs and between starts.
     sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;
     Ok(())
+}
+
+/// Whether the schema is this version's: then nobody is waited for.
+async fn is_current(connection: &mut PgConnection) -> bool {
+    // A database that has no list yet is an error.
+    let applied = connection.list_applied_migrations(&MIGRATOR.table_name).await.unwrap_or_default();
+    let (applied, ours) = (applied.iter().map(|at| (at.version, &at.checksum)), MIGRATOR.iter());
+    applied.eq(ours.map(|at| (at.version, &at.checksum)))
 }
 
 /// Takes the lock under which one process at a time migrates; the end of the session gives it back. Any login of the database

@@ -101,6 +101,9 @@ use crate::{
 
 /// Connections for the program's own upkeep.
 const UPKEEP_CONNECTIONS: u32 = 3;
+/// How long a connection that nobody uses is kept.
+const IDLE: Duration = Duration::from_mins(1);
+const OWNER_IDLE: Duration = Duration::from_secs(2);
 /// Number of tokens whose owners are cached.
 const TOKENS_SEEN_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
@@ -135,6 +138,8 @@ pub struct Database {
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
     upkeep: PgPool,
+    /// A connection as the owner of the tables, for what a start and a new month need.
+    owner: PgPool,
     /// Connections as the owner of the tables.
     access: Access,
 }
@@ -155,9 +160,18 @@ pub struct Settings {
     pub connections_max: u32,
     /// How many of them one principal may hold at a time.
     pub own_connections_max: u32,
+    /// Whether these are connections of Postgres itself, and certainly of no pooler.
+    pub is_direct: bool,
     /// Writer lanes of a database without runs. Which lane a run is in follows from its id and the number of lanes, so
     /// the number is fixed once there are runs.
     pub lanes: u8,
+}
+
+impl Settings {
+    /// For a command, which does one thing after the other.
+    pub fn few(options: PgConnectOptions) -> Self {
+        Self { options, connections_max: 2, own_connections_max: 2, is_direct: false, lanes: 1 }
+    }
 }
 
 impl Store {
@@ -170,7 +184,9 @@ impl Store {
     /// Connects, migrates the schema and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         let access = Access::new(&settings.options);
-        bounded(READ_WAIT_MS_MAX, access.check_sessions()).await?;
+        if !settings.is_direct {
+            bounded(READ_WAIT_MS_MAX, access.check_sessions()).await?;
+        }
         let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
         let durability = Durability::of(&mut owner).await?;
         durability.check()?;
@@ -194,11 +210,11 @@ impl Store {
     fn open(access: Access, settings: &Settings, throttle: Throttle) -> Self {
         // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
         // is noticed when it is used.
-        let pool = |access: Access, connections_max, asked| {
+        let pool = |access: Access, connections_max, asked, idle| {
             let pool = PgPoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
-                .idle_timeout(Duration::from_mins(1))
+                .idle_timeout(idle)
                 .max_lifetime(Duration::from_millis(CONNECTION_MS_MAX))
                 .test_before_acquire(asked);
             access.pool(pool)
@@ -207,7 +223,7 @@ impl Store {
         let readers = access.as_role("runreel_app").with([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
         let (all, own) = (settings.connections_max, settings.own_connections_max);
         Self(Arc::new(Database {
-            pool: pool(readers, all, false),
+            pool: pool(readers, all, false, IDLE),
             readers: Quota::new(all as usize, own as usize),
             throttle,
             nobody: OwnerId::trusted(""),
@@ -217,7 +233,9 @@ impl Store {
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
             searched_until: i64::MIN.into(),
             returns: TaskTracker::new(),
-            upkeep: pool(access.as_role("runreel_writer"), UPKEEP_CONNECTIONS, true),
+            upkeep: pool(access.as_role("runreel_writer"), UPKEEP_CONNECTIONS, true, IDLE),
+            // A new partition waits for readers of the table, and everything else waits behind it: not for long.
+            owner: pool(access.with([("lock_timeout", "1000")]), 1, true, OWNER_IDLE),
             access,
         }))
     }
@@ -355,6 +373,7 @@ impl Store {
     pub async fn close(&self) {
         self.pool.close().await;
         self.upkeep.close().await;
+        self.owner.close().await;
     }
 }
 

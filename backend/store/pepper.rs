@@ -11,15 +11,15 @@ impl Store {
         let offered: &[u8] = given.unwrap_or(&fresh);
         let print = fingerprint(offered);
         let kept = if given.is_some() { None } else { Some(offered) };
-        let mut owner = self.access.open().await?;
+        let mut owner = self.owner.acquire().await?;
         sqlx::query!(
             "insert into store.pepper (pepper, fingerprint) values ($1, $2) on conflict (single) do nothing",
             kept,
             print.as_slice(),
         )
-        .execute(&mut owner)
+        .execute(&mut *owner)
         .await?;
-        let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_one(&mut owner).await?;
+        let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_one(&mut *owner).await?;
         agree(given, row.pepper, &row.fingerprint)
     }
 }

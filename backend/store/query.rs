@@ -10,7 +10,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgDatabaseError, PgRow},
 };
 
-use super::{Error, access::Access};
+use super::{Error, Store, access::Access};
 use crate::domain::principal::OwnerId;
 
 /// The role that can read all owners' data.
@@ -104,7 +104,15 @@ begin
 end
 $$";
 
-/// Lets the reading roles log in on the embedded cluster.
+impl Store {
+    /// Lets the reading roles log in on the embedded cluster.
+    pub async fn enable_reader_login(&self) -> Result<(), Error> {
+        sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut *self.owner.acquire().await?).await?;
+        Ok(())
+    }
+}
+
+/// The same for a command.
 pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = Access::new(options).open().await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;

@@ -78,12 +78,9 @@ impl Store {
                 return Ok(months.is_there);
             }
             drop(connection);
-            // Creating one waits for current readers of the table, and everything else waits behind it: not for long.
-            let mut owner = self.access.open().await?;
-            sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
+            let mut owner = self.owner.acquire().await?;
             let next = moment.checked_add_months(Months::new(1)).unwrap_or(moment);
-            let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut owner).await;
-            let _ = owner.close().await;
+            let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut *owner).await;
             match made {
                 // Another import created it at the same time.
                 Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
@@ -98,11 +95,8 @@ impl Store {
     /// Creates the partitions of the coming months; returns how many were new.
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut owner = self.access.open().await?;
-            // As above: it can be tried again later.
-            sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
-            let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut owner).await?;
-            let _ = owner.close().await;
+            let mut owner = self.owner.acquire().await?;
+            let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut *owner).await?;
             Ok(made.unwrap_or(0))
         })
         .await

@@ -145,7 +145,8 @@ impl Threads {
     /// Sweeps periodically until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let work = async {
-            let mut every = tokio::time::interval(Duration::from_millis(THREAD_SWEEP_MS));
+            let pause = Duration::from_millis(THREAD_SWEEP_MS);
+            let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
             loop {
                 every.tick().await;
                 if let Err(error) = Box::pin(self.sweep()).await {

@@ -47,6 +47,7 @@ use std::{
 use lru::LruCache;
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use self::{
     emit::AppendRequest,
@@ -64,7 +65,7 @@ use crate::{
     clock::{Clock, IdSource},
     domain::{
         context::RunContext,
-        cursor::RunCursor,
+        cursor::{FeedCursor, RunCursor},
         history::Histories,
         id::{RunId, Seq},
         limits::{
@@ -85,6 +86,8 @@ pub struct Settings {
     pub bus_frames: usize,
     /// How often other processes' commits are polled for without a wake-up.
     pub poll: Duration,
+    /// The database's name for itself.
+    pub home: Uuid,
     /// Where this server records how far the log has come; a folder that is not restored together with the database.
     pub marks_dir: PathBuf,
     /// Set by the operator after the database was set back.
@@ -140,7 +143,7 @@ impl Timeline {
         supervisor: Supervisor,
         draining: CancellationToken,
     ) -> Result<Self, store::Error> {
-        let marks = Marks::of(&settings.marks_dir, &store.artifacts().home().await?.simple().to_string());
+        let marks = Marks::of(&settings.marks_dir, &settings.home.simple().to_string());
         let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
         let gate = Gate::new(settings.bus_frames, &standing.tail, standing.histories, ids.uuid());
         let contexts = Contexts::new(store.clone());
@@ -219,6 +222,11 @@ impl Timeline {
 
     pub fn ids(&self) -> &IdSource {
         &self.shared.ids
+    }
+
+    /// How far every lane has been published here.
+    pub fn tail(&self) -> FeedCursor {
+        self.shared.gate.tail()
     }
 
     /// Changes when the status of some run may have changed, of any owner and in any process: only a hint to check.

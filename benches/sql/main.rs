@@ -91,7 +91,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn measure(args: &Args, data_dir: &std::path::Path) -> anyhow::Result<()> {
     let database = Database::running(data_dir).context("the cluster has just been started")?;
-    let settings = Settings { options: database.options.clone(), connections_max: 1, own_connections_max: 1, lanes: 1 };
+    let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     query::enable_reader_login(&database.options).await?;
     let mut owner = PgConnection::connect_with(&database.options).await?;

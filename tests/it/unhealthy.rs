@@ -250,7 +250,7 @@ async fn a_database_that_forgets_in_a_power_loss_is_refused() {
         .password(endpoint.password.expose())
         .database(&endpoint.database);
     let mut owner = PgConnection::connect_with(&options).await.unwrap();
-    let settings = Settings { options: options.clone(), connections_max: 1, own_connections_max: 1, lanes: 1 };
+    let settings = Settings::few(options.clone());
     for name in ["fsync", "full_page_writes"] {
         for value in ["off", "on"] {
             execute(&mut owner, format!("alter system set {name} = {value}")).await;

@@ -43,7 +43,7 @@ async fn what_others_say_is_indexed_before_the_rest_of_one_who_says_very_much() 
     server.stop().await;
     execute(&mut holder, "rollback".to_owned()).await;
 
-    let settings = Settings { options: db.options(), connections_max: 1, own_connections_max: 1, lanes: 1 };
+    let settings = Settings::few(db.options());
     let store = Store::connect(settings).await.unwrap();
     let mut indexing = store.indexing().await.unwrap();
     let now = chrono::DateTime::UNIX_EPOCH;

@@ -45,7 +45,7 @@ struct Report {
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let database = Database::visit(&args.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
+    let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let done = verify(&store, args).await;
     store.close().await;

@@ -29,6 +29,8 @@ pub const INDEXER_REST: u32 = 7;
 pub const INDEXER_REST_MS_MAX: u64 = 5_000;
 /// Longest a statement of the indexer may take, milliseconds.
 pub const INDEXER_MS_MAX: u64 = 30_000;
+/// How often the index is looked at when nothing was committed, milliseconds.
+pub const INDEXER_LOOK_MS: u64 = 30_000;
 /// Runs, and events of them, that a search in the order of a list looks at before it asks the index.
 pub const SEARCH_WALK_RUNS: i64 = 1_000;
 pub const SEARCH_WALK_EVENTS: i64 = 100_000;

@@ -1,6 +1,6 @@
 //! Deliveries: what is one message and what is another, whose it is while it is under way, how soon its answer is there.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -89,19 +89,14 @@ async fn of_deliveries_at_once_each_is_told_of_the_same_run() {
 
 #[tokio::test]
 async fn an_answer_is_in_the_log_as_soon_as_its_run_has_ended() {
-    let server: Server = setup().config(WEB).start().await;
-    let mut took = Vec::new();
+    // Nobody looks without being told, not within the test.
+    let server: Server = setup().config(WEB).flags(&["--poll-ms", "60000"]).start().await;
     for n in 1..=7 {
         let body = accepted(&server, "hello").await;
         answer(&server, &id(&body, "run_id"), "hi").await;
-        let (began, session) = (Instant::now(), id(&body, "session_id"));
+        let session = id(&body, "session_id");
         until("the answer in the log", || async { log(&server, &session).await.len() == 2 * n }).await;
-        took.push(began.elapsed());
     }
-    took.sort();
-    eprintln!("after the end of the run: {took:?}");
-    // Whoever only looks every second needs as long, once the first answer has set the beat.
-    assert!(took[3] < Duration::from_millis(500), "{took:?}");
 }
 
 #[tokio::test]

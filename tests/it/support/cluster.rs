@@ -243,8 +243,7 @@ async fn template(options: &PgConnectOptions) -> String {
     let name = format!("it_{}_template", std::process::id());
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     execute(&mut connection, format!("create database {name}")).await;
-    let settings =
-        Settings { options: options.clone().database(&name), connections_max: 1, own_connections_max: 1, lanes: 1 };
+    let settings = Settings::few(options.clone().database(&name));
     Store::connect(settings).await.unwrap().close().await;
     name
 }

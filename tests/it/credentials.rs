@@ -146,11 +146,9 @@ async fn a_stream_ends_when_its_token_is_revoked() {
         "another's token stays"
     );
     assert!(store.tokens().revoke(&authenticator.owner("", "alice"), id, true, now).await.unwrap());
-    let began = std::time::Instant::now();
     for stream in &mut streams {
         assert_eq!(stream.rest().await, []);
     }
-    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     token.no_stream(&stream_of(&run), None).await.refused(401, "unauthorized");
     server.as_subject("alice").emit(&run, numbered(1)).await;
     assert_eq!(other.next().await.event, "custom.n");

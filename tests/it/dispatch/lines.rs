@@ -100,7 +100,7 @@ async fn two_racing_claimers_never_work_in_one_thread_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_claim_costs_the_same_after_a_hundred_thousand_runs_have_ended() {
+async fn each_job_is_found_after_a_hundred_thousand_runs_of_its_threads_have_ended() {
     let server = Server::start().await;
     let dispatch = server.inner.runners.dispatch();
     job(&server, "a").await;
@@ -115,23 +115,11 @@ async fn a_claim_costs_the_same_after_a_hundred_thousand_runs_have_ended() {
     execute(&mut connection, many.to_owned()).await;
     execute(&mut connection, "analyze store.run".to_owned()).await;
     assert_eq!(server.db.number(super::JOBS).await, 1);
-    let mut times = Vec::new();
     for n in 0..50 {
         let body = json!({ "agent": "a", "start": false, "thread_id": format!("t{n}") });
         server.create(body).await;
-        let began = tokio::time::Instant::now();
-        let jobs = claim(dispatch, "a", 1).await;
-        times.push(began.elapsed());
-        assert_eq!(jobs.len(), 1);
+        assert_eq!(claim(dispatch, "a", 1).await.len(), 1);
     }
-    times.sort();
-    eprintln!("claim with 100 000 ended runs: median {:?}, worst {:?}", times[25], times[49]);
-    let plan: Vec<String> = {
-        let explain =
-            "explain (format text) select run_id from store.job j where j.agent = any ('{a}') order by created_at";
-        sqlx::query_scalar(explain).fetch_all(&mut connection).await.unwrap()
-    };
-    assert!(!plan.is_empty());
 }
 
 #[tokio::test]

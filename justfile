@@ -23,57 +23,55 @@ demo-chaos *args: postgres faults build
 serve *args: postgres web build
     {{ bin }} serve {{ args }}
 
-# Everything that must pass, from formatting to the browser; at the end, what took how long and what failed.
+# What every change must pass; at the end, what took how long, the slowest tests, and what failed.
 test:
     #!/usr/bin/env bash
-    set -euo pipefail
-    out=$(mktemp -d)
-    report() {
-        wait
-        for failed in "$out"/*.failed; do
-            [ -e "$failed" ] || continue
-            echo "FAILED: $(basename "$failed" .failed). The end of what it printed:"
-            tail -n 80 "${failed%.failed}"
-        done
-        cat "$out/took"
-        rm -rf "$out"
-    }
-    trap report EXIT
-    niceness=0
-    # Time that went by, and time of the processors, of this machine's own programs.
-    lane() {
-        for step in "$@"; do
-            TIMEFORMAT="%5R s %5U s user %5S s system  $step"
-            { time nice -n "$niceness" "{{ just_executable() }}" "$step" 2>&1 | tee "$out/$step" || { touch "$out/$step.failed"; exit 1; }; } 2>> "$out/took"
-        done
-    }
-    # The compiler lints what it builds: checked apart, all dependencies would be compiled once more.
-    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__"
+    source tests/lanes
     lane postgres web
     # What comes from the net, and what needs no server, while the compiler has work for one core only.
     lane fetch deny format web-test python-lint typescript-lint & beside=$!
-    # First the build that looks at a database: everything after it reuses that library.
-    lane sqlx-check compile
+    lane compile
     wait "$beside"
-    # Three that take about as long: each waits for its servers more than it works. What a person looks at goes first.
-    lane browser-beside planted typescript-unit & beside=$!
+    # Each waits for its servers more than it works.
+    lane browser-gate typescript-unit & beside=$!
+    lane one-kill python-unit & faults=$!
+    lane unit integration-gate
+    wait "$faults"
+    wait "$beside"
+    finished
+
+# Everything there is but what takes gigabytes or hours: the gate and all that it leaves to this.
+test-all:
+    #!/usr/bin/env bash
+    source tests/lanes
+    lane postgres web
+    lane fetch deny format web-test python-lint typescript-lint & beside=$!
+    # First the build that looks at a database: everything after it reuses that library.
+    lane sqlx-check compile compile-benches
+    wait "$beside"
+    # What a person looks at goes first.
+    lane browser-beside pages planted typescript-unit & beside=$!
     niceness=3
     lane chaos-quick python-unit & faults=$!
     lane unit integration-beside
     wait "$faults"
     wait "$beside"
     niceness=0
-    lane browser-alone integration-alone
-    printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$out/took"
+    lane browser-alone integration-alone features
+    finished
 
 # Build the program (the web UI first: it is compiled in).
 build:
     cargo build --bin runreel
 
-# Everything that the tests run, by one cargo, which has work for all cores then.
+# What the tests run, by one cargo, which has work for all cores then.
 [private]
 compile: web
-    cargo test --no-run --lib --test it --test chaos --benches
+    cargo test --no-run --lib --test it --test chaos
+
+[private]
+compile-benches: web
+    cargo test --no-run --benches
 
 # Formatting, lints and the links of the Rust documentation.
 lint: format web
@@ -93,15 +91,28 @@ planted: web
 bugs *names: postgres faults build
     tests/planted/bugs {{ names }}
 
+# A test program of cargo's, which says how long each test took: an option that is not stable yet.
+timed := "--config 'target.\"cfg(all())\".runner=[\"env\", \"RUSTC_BOOTSTRAP=1\"]'"
+times := "-Z unstable-options --report-time"
+
 # Unit and property tests.
 unit:
-    cargo test --lib
+    cargo test {{ timed }} --lib -- {{ times }}
+
+# Integration tests that the gate leaves to `test-all`: they need other programs beside the server, measure, or take long.
+whole := "nginx:: poolers:: docker:: upgrade:: backup:: embedded:: demo:: replica:: fairness:: unhealthy:: sizes:: corpus:: plans:: readme:: guide:: forged:: environment::"
 
 # Integration tests: real Postgres, real sockets, the real binary. More at a time than there are cores: tests wait as well.
 integration: (it "--test-threads" "6")
 
 [private]
-integration-beside: (it "--test-threads" "6" "--skip" "sizes::")
+integration-gate: (it "--test-threads" "6" prepend("--skip=", whole))
+
+# Those that the gate leaves out.
+integration-whole: (it "--test-threads" "6" "--skip=sizes::" whole)
+
+[private]
+integration-beside: (it "--test-threads" "6" "--skip=sizes::")
 
 # A write has seconds, also one of 32 MiB while other tests have the processors and the memory.
 [private]
@@ -110,7 +121,7 @@ integration-alone: (it "--test-threads" "1" "sizes::")
 [private]
 it *args: postgres tools peers typescript-build web
     # What failed is said by its message, not by where it was called from.
-    RUST_BACKTRACE=0 tests/in-memory cargo test --test it -- {{ args }}
+    RUST_BACKTRACE=0 tests/in-memory cargo test {{ timed }} --test it -- {{ times }} {{ args }}
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres tools peers typescript-build web
@@ -121,7 +132,11 @@ test-postgres major:
     packaging/postgres {{ major }} .tools/postgres-{{ major }}
     RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration chaos-quick sdk
 
-# Builds without one of cargo's features (docs/install.md): each compiles and passes its tests.
+# Builds without one of cargo's features (docs/install.md): each compiles.
+features: web
+    for on in demo,s3 agents,s3 agents,demo; do cargo check --no-default-features --features "$on" --lib --bins --tests; done
+
+# The same, and each passes its tests.
 test-features: postgres tools peers typescript-build web
     #!/usr/bin/env bash
     set -euo pipefail
@@ -133,9 +148,15 @@ test-features: postgres tools peers typescript-build web
         cargo test --no-run --no-default-features --features "$on" --test chaos --benches
     done
 
-# The fault harness: the scenarios of the log itself, small. The tier that every change passes.
+# The fault harness: the scenarios of the log itself, small.
 chaos-quick: postgres faults build
     cargo test --test chaos -- quick
+
+# Whether the fault harness finds what is wrong, and a server that is killed under load.
+[private]
+one-kill: postgres faults build
+    cargo test --test chaos -- self-check
+    cargo test --test chaos -- kills --small
 
 # Logs by chance in each protocol of chat clients, read by its official client.
 faces-property count="10000": postgres tools peers typescript-build web
@@ -257,6 +278,10 @@ web-test: web
 # The UI in a real Chromium, against the real server: following a run, its page, the shell, tokens.
 browser *args: postgres chromium playwright typescript-build web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory npm test -- {{ args }}
+
+# The list of runs, the page of a run, and a reader that comes back.
+[private]
+browser-gate: (browser "runs.spec" "run.spec" "resume.spec")
 
 # How soon something is there cannot be asked while other tests have the processors.
 [private]

@@ -1,6 +1,6 @@
 //! How large a checkpoint may become, and what reading a large one takes.
 //!
-//! A write has seconds, whatever its size: `./just test` runs these tests when nothing else runs.
+//! A write has seconds, whatever its size: `./just test-all` runs these tests when nothing else runs.
 
 use runreel::{
     domain::principal::OwnerId,

@@ -129,7 +129,7 @@ async fn check(clients: &mut Clients, seed: u64) {
 
 /// How many logs; `./just faces-property` tries more.
 fn count() -> u64 {
-    std::env::var("RUNREEL_TEST_LOGS").map_or(100, |count| count.parse().expect("RUNREEL_TEST_LOGS is a number"))
+    std::env::var("RUNREEL_TEST_LOGS").map_or(50, |count| count.parse().expect("RUNREEL_TEST_LOGS is a number"))
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::support::{
 
 /// What the program says about everything: its exit code, the faults and the summary. It has the data directory of no
 /// server.
-pub(super) async fn verify_all(db: &Db, words: &[&str]) -> (Option<i32>, Vec<Value>, Value) {
+pub(crate) async fn verify_all(db: &Db, words: &[&str]) -> (Option<i32>, Vec<Value>, Value) {
     verify_beside(db, db.artifacts.path(), words).await
 }
 

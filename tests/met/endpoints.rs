@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use crate::{
     agents::{ask, log, of, response},
     agui_proxy::{before, begun, finished},
-    support::models::{Answer, events, stream_of},
+    any_log::Clients,
+    support::{
+        chats::Live,
+        models::{Answer, events, stream_of},
+    },
 };
 
 /// An answer with these events as they are written.
@@ -59,4 +63,26 @@ async fn a_member_that_nobody_needs_spoils_no_text() {
     let run = ask(&server, "far", "hello", json!({})).await;
     assert_eq!(response(&server, &run).await, "words");
     assert!(of(&log(&server, &run).await, "agui.raw").is_empty());
+}
+
+#[tokio::test]
+async fn words_of_a_person_that_an_endpoint_tells_stay_the_persons() {
+    let said = [
+        r#"{"type":"TEXT_MESSAGE_START","messageId":"m","role":"user"}"#,
+        r#"{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"what I said"}"#,
+        r#"{"type":"TEXT_MESSAGE_END","messageId":"m"}"#,
+        r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"n","role":"assistant","delta":"an answer"}"#,
+    ];
+    let (server, _endpoint) = before(vec![raw(&said)], "").await;
+    let run = ask(&server, "far", "hello", json!({})).await;
+    response(&server, &run).await;
+    let told = Live::agui(&server, &run).await.rest().await;
+    let messages = Clients::start().await.read("later", "agui", &[told]).await;
+    let said = |n: usize| (messages[n]["role"].clone(), messages[n]["content"].clone());
+    let expected = [("user", "hello"), ("user", "what I said"), ("assistant", "an answer")];
+    assert_eq!(
+        [said(0), said(1), said(2)],
+        expected.map(|(role, content)| (json!(role), json!(content))),
+        "{messages}"
+    );
 }

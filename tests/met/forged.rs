@@ -1,17 +1,20 @@
 //! Files and rows that somebody made to look like ours.
 
-use std::{fs, io::Read as _, os::unix::fs::PermissionsExt, path::Path};
+use std::{collections::BTreeSet, fs, io::Read as _, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{
-    api::Api,
-    cluster::execute,
-    patiently,
-    process::{Said, Served, program, run, serve},
-    server::Server,
-    until,
+use crate::{
+    chain::verify_all,
+    support::{
+        api::Api,
+        cluster::execute,
+        patiently,
+        process::{Said, Served, program, run, serve},
+        server::Server,
+        until,
+    },
 };
 
 /// A backup with further files, whole by its own account.
@@ -127,11 +130,17 @@ async fn a_row_that_says_what_its_event_does_not_is_named() {
         ("artifact", "update store.artifact set media_type = 'text/html' where artifact_id = $artifact"),
         ("artifact", "delete from store.artifact where artifact_id = $artifact"),
     ];
+    let mut expected = BTreeSet::new();
     for (nth, (kind, change)) in changes.into_iter().enumerate() {
         let (run, artifact) = ended(if nth % 2 == 0 { json!({ "output": { "a": [null] } }) } else { json!({}) }).await;
         let change = change.replace("$run", &format!("'{run}'")).replace("$artifact", &format!("'{artifact}'"));
         execute(&mut superuser, change.clone()).await;
         let verified = server.get(&format!("/api/runs/{run}/verify")).await.expect(200);
         assert_eq!((&verified["state"], &verified["faults"][0]["kind"]), (&json!("altered"), &json!(kind)), "{change}");
+        expected.insert((run, kind.to_owned()));
     }
+    let (code, faults, _) = verify_all(&server.db, &[]).await;
+    let text = |fault: &serde_json::Value, name: &str| fault[name].as_str().unwrap_or_default().to_owned();
+    let found: BTreeSet<_> = faults.iter().map(|fault| (text(fault, "run_id"), text(fault, "kind"))).collect();
+    assert_eq!((code, found), (Some(1), expected), "{faults:?}");
 }

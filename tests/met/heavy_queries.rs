@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{
     api::{Api, Reply},
-    cluster::execute,
+    cluster::{Db, execute},
     server::{Server, setup},
     until,
 };
@@ -133,6 +133,13 @@ async fn a_query_keeps_its_place_until_its_backend_is_gone() {
         ask(&ann, "select 1", 10_000).await.expect(200);
         return;
     }
+}
+
+#[tokio::test]
+async fn the_role_of_queries_has_few_sessions_whichever_server_began_them() {
+    let db = Db::new().await;
+    let limit = "select rolconnlimit::bigint from pg_roles where rolname = 'runreel_scoped'";
+    assert_eq!(db.number(limit).await, 8);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Logs of conversations: whole on every server, and a file for people beside.
 
-use std::{path::Path, sync::Arc};
+use std::{os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -32,6 +32,9 @@ async fn the_log_of_a_session_is_the_same_on_two_servers_that_share_no_folder() 
     assert_eq!(said, ["one", "first", "two"]);
     assert_eq!(log(&there, &session).await, log(&here, &session).await);
 
+    // It names the owners' conversations.
+    let mode = std::fs::metadata(folder.path().join("sessions-log")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
     // The file of each tells what it took, and its first line whose it is. Either may have given the answer.
     let lines: Vec<Value> = file_below(&folder.path().join("sessions-log")).lines().map(|line| parsed(&line)).collect();
     assert_eq!(lines[0]["log_of"], first["thread_id"]);

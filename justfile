@@ -109,7 +109,7 @@ whole := "secrets::no_credential nginx:: poolers:: docker:: upgrade:: backup:: e
 integration: (it "--test-threads" "6")
 
 [private]
-integration-gate: (it "--test-threads" "6" prepend("--skip=", whole))
+integration-gate: (it "--test-threads" "6" replace(" " + whole, " ", " --skip="))
 
 # Those that the gate leaves out.
 integration-whole: (it "--test-threads" "6" "--skip=sizes::" whole)
@@ -185,7 +185,7 @@ python-lint: python
 
 [private]
 python-unit *args: postgres python
-    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q {{ args }}
+    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q --durations 20 {{ args }}
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
 recipes *args: postgres build python

@@ -217,10 +217,9 @@ impl Plan<'_> {
                         dir.display()
                     )
                 })?;
-                self.args
-                    .data
-                    .note_artifacts_dir(&dir)
-                    .context("cannot note the artifacts folder in the data directory")?;
+                if let Err(error) = self.args.data.note_artifacts_dir(&dir) {
+                    tracing::warn!(%error, "the artifacts folder is not noted: give its backups --artifacts-dir");
+                }
                 BlobStore::Disk(disk)
             }
             #[cfg(feature = "s3")]

@@ -108,9 +108,10 @@ impl Channels {
         let places = || Arc::new(Semaphore::new(DELIVERIES_AT_ONCE as usize));
         let shared = Shared {
             timeline,
-            configs,
             lease,
-            poll: poll.max(Duration::from_millis(DELIVERY_POLL_MS)),
+            // Without a channel, what is left from when there was one.
+            poll: if configs.is_empty() { FORGET_FIRST } else { poll.max(Duration::from_millis(DELIVERY_POLL_MS)) },
+            configs,
             log,
             router,
             telegram,
@@ -257,10 +258,12 @@ impl Channels {
         }
     }
 
-    /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling. Without a channel nothing can arrive.
+    /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling.
     pub async fn run(self, stop: CancellationToken) {
         let every = || {
-            let mut every = tokio::time::interval(self.shared.poll);
+            let pause = self.shared.poll;
+            let first = Instant::now() + if self.shared.configs.is_empty() { pause } else { Duration::ZERO };
+            let mut every = tokio::time::interval_at(first, pause);
             every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             every
         };
@@ -297,12 +300,7 @@ impl Channels {
                 }
             }
         };
-        let deliveries = async {
-            if !self.shared.configs.is_empty() {
-                tokio::join!(inbox, outbox);
-            }
-        };
-        Box::pin(stop.run_until_cancelled(async { tokio::join!(deliveries, forget) })).await;
+        Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox, forget) })).await;
     }
 
     /// The end of a lease that begins now.

@@ -1,15 +1,14 @@
 //! Where the artifacts' bytes are stored: a folder, or an S3-compatible bucket.
 
 use std::{
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use super::{DataArgs, Error, Secrets, ServeArgs, error, secret_from_file, variable};
+use crate::postgres::ARTIFACTS_NOTE;
 
-/// The file of the data directory that names the folder of artifacts.
-const ARTIFACTS_NOTE: &str = "artifacts.folder";
+use super::{DataArgs, Error, Secrets, ServeArgs, error, secret_from_file, variable};
 
 /// A bucket and a prefix in it, written `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,36 +86,56 @@ impl S3Settings {
 #[expect(clippy::disallowed_methods, reason = "read before the server runs")]
 impl DataArgs {
     /// The folder of artifacts: a given one; or the one that a server of the embedded database had last, so that every
-    /// command means the same, wherever it is started; or `artifacts/` of the working directory, or of the data directory.
+    /// command means the same, wherever it is started; or `artifacts/` of the data directory if it is there, or of the
+    /// working directory.
     pub fn artifacts_dir(&self, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
         if let Some(dir) = given {
             return Ok(dir.clone());
         }
-        let (data, here) = (self.data_dir()?, PathBuf::from("artifacts"));
-        let noted = self.artifacts_note()?.map(std::fs::read_to_string);
-        match noted {
-            Some(Ok(folder)) => Ok(data.join(folder.trim_end_matches('\n'))),
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                Err(self::error(format!("cannot read {ARTIFACTS_NOTE} of the data directory: {error}")))
-            }
-            _ if here.is_dir() => Ok(here),
-            _ => Ok(data.join("artifacts")),
+        if let Some(dir) = self.noted_artifacts_dir()? {
+            return Ok(dir);
         }
+        let (own, here) = (self.data_dir()?.join("artifacts"), PathBuf::from("artifacts"));
+        Ok(if !own.is_dir() && here.is_dir() { here } else { own })
     }
 
-    /// Notes the folder that the server of an embedded database has: within the data directory by its place there.
+    fn noted_artifacts_dir(&self) -> Result<Option<PathBuf>, Error> {
+        let Some(note) = self.artifacts_note()? else { return Ok(None) };
+        let text = match std::fs::read_to_string(&note) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self::error(format!("cannot read {}: {error}", note.display()))),
+        };
+        let (data, mut lines) = (self.data_dir()?, text.lines());
+        Ok(match (lines.next(), lines.next()) {
+            // Without its end it was not written whole.
+            _ if !text.ends_with('\n') => None,
+            (Some(inside), None) if !inside.is_empty() => Some(data.join(inside)),
+            // A copy of the data directory is not to use the folder of its original.
+            (Some(folder), Some(of)) if data.canonicalize().is_ok_and(|data| data.as_os_str() == of) => {
+                Some(PathBuf::from(folder))
+            }
+            _ => None,
+        })
+    }
+
+    /// Notes the folder that the server of an embedded database has: within the data directory by its place there, else with
+    /// the data directory.
     pub fn note_artifacts_dir(&self, dir: &Path) -> io::Result<()> {
         let Some(note) = self.artifacts_note().map_err(io::Error::other)? else { return Ok(()) };
-        let data = self.data_dir().map_err(io::Error::other)?;
-        let (dir, whole) = (std::path::absolute(dir)?, std::path::absolute(&data)?);
-        let folder = dir.strip_prefix(whole).unwrap_or(&dir).to_str();
-        let folder = folder.ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
-        let text = format!("{folder}\n");
+        let data = self.data_dir().map_err(io::Error::other)?.canonicalize()?;
+        let dir = dir.canonicalize()?;
+        let text = match dir.strip_prefix(&data) {
+            Ok(inside) => format!("{}\n", inside.display()),
+            Err(_) => format!("{}\n{}\n", dir.display(), data.display()),
+        };
         if std::fs::read_to_string(&note).is_ok_and(|noted| noted == text) {
             return Ok(());
         }
         let fresh = note.with_extension("fresh");
-        std::fs::write(&fresh, text)?;
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
         std::fs::rename(fresh, note)
     }
 

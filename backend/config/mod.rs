@@ -162,8 +162,8 @@ pub struct ServeArgs {
     pub retention: RetentionArgs,
     #[command(flatten)]
     pub seals: SealArgs,
-    /// The folder of the artifacts' bytes. Default: artifacts/ if the working directory has one, else artifacts/ in
-    /// the data directory; with the embedded database, the folder that it was used with last.
+    /// The folder of the artifacts' bytes. Default: with the embedded database, the folder that it was used with last;
+    /// else artifacts/ of the data directory or of the working directory, the first that is there.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
     pub artifacts_dir: Option<PathBuf>,
     /// A bucket for the artifacts' bytes instead of a folder, such as <s3://bucket/prefix>.

@@ -42,7 +42,7 @@ use tokio::task::JoinHandle;
 
 pub use backup::{Backup, cluster_bytes};
 pub use error::Error;
-pub use restore::Restore;
+pub use restore::{ARTIFACTS_NOTE, Restore};
 pub use secret::Password;
 pub use upgrade::Upgrade;
 

@@ -20,6 +20,9 @@ use super::data_dir::{DataDir, remove};
 use super::error::Error;
 use super::lock::Lock;
 
+/// The file of the data directory that names the folder of artifacts.
+pub const ARTIFACTS_NOTE: &str = "artifacts.folder";
+
 /// The settings of a restored cluster, in the file that counts more than `postgresql.conf`. Postgres has all it needs beside
 /// the files, but asks for a command that fetches more of its log: there is no more. What a setting of the backup would
 /// execute is not executed; whoever wants it sets it again.
@@ -153,6 +156,10 @@ fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error>
         if fs::symlink_metadata(&place).is_ok() {
             return Err(Error::Occupied { path: place });
         }
+    }
+    // Of a database that was here before; this one's are in the backup.
+    if names.iter().any(|name| name == "artifacts") {
+        let _ = fs::remove_file(home.root().join(ARTIFACTS_NOTE));
     }
     let moving = home.root().join(MOVING);
     let lines: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();

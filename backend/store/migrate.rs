@@ -8,9 +8,25 @@ use super::{Error, MIGRATOR};
 const LOCK_MS_MAX: u64 = 1_000;
 
 pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
-    if is_current(connection).await {
-        return Ok(());
+    if !is_current(connection).await {
+        apply(connection).await?;
     }
+    // Months pass while a server runs and between starts.
+    loop {
+        match sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(&mut *connection).await {
+            Err(error) if is_made_meanwhile(&error) => {}
+            made => return Ok(made.map(|_| ())?),
+        }
+    }
+}
+
+/// Whether another server made the same at the same time.
+pub(super) fn is_made_meanwhile(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    matches!(code.as_deref(), Some("42P07" | "23505"))
+}
+
+async fn apply(connection: &mut PgConnection) -> Result<(), Error> {
     take_migrations_lock(connection).await?;
     MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
         sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
@@ -32,7 +48,6 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> 
         ),
         other => Error::Incompatible(format!("the database schema cannot be migrated: {other}")),
     })?;
-    sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, Months, Utc};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, months::OwnPart, wait_for_share};
+use super::{Error, Store, bounded, migrate::is_made_meanwhile, months::OwnPart, wait_for_share};
 use crate::domain::{
     id::RunId,
     limits::{IMPORT_MONTHS_MAX, READ_WAIT_MS_MAX},
@@ -83,9 +83,7 @@ impl Store {
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut *owner).await;
             match made {
                 // Another import created it at the same time.
-                Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
-                    Ok(true)
-                }
+                Err(error) if is_made_meanwhile(&error) => Ok(true),
                 made => Ok(made.map(|_| true)?),
             }
         })
@@ -96,8 +94,13 @@ impl Store {
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut owner = self.owner.acquire().await?;
-            let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut *owner).await?;
-            Ok(made.unwrap_or(0))
+            loop {
+                let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now);
+                match made.fetch_one(&mut *owner).await {
+                    Err(error) if is_made_meanwhile(&error) => {}
+                    made => return Ok(made?.unwrap_or(0)),
+                }
+            }
         })
         .await
     }

@@ -285,6 +285,24 @@ async fn a_server_and_a_backup_mean_the_same_folder_of_artifacts_wherever_they_a
     assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.text, "kept");
     stop(served).await;
     assert_eq!(fs::read_to_string(place.path("restored/artifacts.folder")).unwrap(), "artifacts\n");
+
+    // A copy of the data directory has none of its original's folder, which its sweeps would empty.
+    copied(&place.path("data"), &place.path("copy"));
+    let (served, api) = place.serve("copy").await;
+    assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.status, 500);
+    stop(served).await;
+    assert_eq!(fs::read_to_string(place.path("copy/artifacts.folder")).unwrap(), "artifacts\n");
+    // What was noted of a database that is gone is nothing to one that is restored in its place.
+    fs::remove_dir_all(place.path("data/postgres")).unwrap();
+    done(&place.restore("one.tar", "data").await);
+    let (served, api) = place.serve_in("other", "data").await;
+    assert_eq!(api.get(&format!("/api/artifacts/{id}")).await.text, "kept");
+    stop(served).await;
+}
+
+fn copied(from: &Path, to: &Path) {
+    let done = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(done.success());
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! The tool calls of an answer, from pieces that come in any order.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+};
 
 use serde_json::{Map, Value};
 
@@ -12,6 +15,9 @@ use crate::{
         limits::MODEL_TOOL_CALLS_MAX,
     },
 };
+
+/// Pieces that wait for the call they belong to.
+const STRAYS_MAX: usize = 100_000;
 
 /// What a piece says of the call it belongs to. A number, an item and an id only tell calls apart: nothing is made of
 /// their values.
@@ -53,6 +59,9 @@ impl<'a> Piece<'a> {
 pub(super) struct Calls {
     open: Vec<Open>,
     strays: Vec<Stray>,
+    /// Of their arguments.
+    stray_bytes: usize,
+    hasher: RandomState,
 }
 
 /// Arguments under the number of one call and the item of none: of that call, if its items are named anew in each event, or
@@ -61,9 +70,10 @@ pub(super) struct Calls {
 struct Stray {
     /// The call of its number.
     at: usize,
-    item: String,
+    /// A hash of its name.
+    item: u64,
     /// As they came.
-    args: String,
+    args: Box<str>,
     form: Form,
 }
 
@@ -106,8 +116,7 @@ impl Calls {
                 + text(&open.item)
                 + text(&open.signature)
         };
-        let of_stray = |stray: &Stray| size_of::<Stray>() + stray.item.len() + stray.args.len();
-        self.open.iter().map(bytes).sum::<usize>() + self.strays.iter().map(of_stray).sum::<usize>()
+        self.open.iter().map(bytes).sum::<usize>() + self.stray_bytes
     }
 
     /// Adds a piece to its call, or begins another.
@@ -120,7 +129,11 @@ impl Calls {
         if let (Some(at), Some(item), Some(args)) = (at, &piece.item, piece.args)
             && self.open[at].is_stray(&piece)
         {
-            let (item, args) = (item.clone(), args.as_str().to_owned());
+            if self.strays.len() == STRAYS_MAX {
+                return Err(too_long());
+            }
+            self.stray_bytes += args.as_str().len();
+            let (item, args) = (self.hasher.hash_one(item), args.as_str().into());
             self.strays.push(Stray { at, item, args, form: piece.form });
             return Ok(());
         }
@@ -136,7 +149,9 @@ impl Calls {
     /// Begins a call, with what came for its item before.
     fn begin(&mut self, item: Option<&str>) -> usize {
         let mut open = Open::default();
-        for stray in self.strays.extract_if(.., |stray| item == Some(&stray.item)) {
+        let item = item.map(|item| self.hasher.hash_one(item));
+        for stray in self.strays.extract_if(.., |stray| item == Some(stray.item)) {
+            self.stray_bytes -= stray.args.len();
             open.add(stray.piece());
         }
         self.open.push(open);
@@ -186,6 +201,7 @@ impl Calls {
         for stray in self.strays.drain(..) {
             strays.entry(stray.at).or_default().push(stray);
         }
+        let mut unnamed = Vec::new();
         for (at, strays) in strays {
             let mut together = Open::default();
             for stray in &strays {
@@ -198,15 +214,17 @@ impl Calls {
                 }
             } else if together.is_complete() && !together.is_same(open) {
                 // A call whose beginning is missing.
-                self.open.push(together);
+                unnamed.push(together);
             }
         }
+        // Before the others: the last one may be cut off.
+        self.open.splice(..0, unnamed);
     }
 }
 
 impl Stray {
     fn piece(&self) -> Piece<'_> {
-        Piece { item: Some(self.item.clone()), args: Unread::parse(&self.args), form: self.form, ..Piece::default() }
+        Piece { args: Unread::parse(&self.args), form: self.form, ..Piece::default() }
     }
 }
 

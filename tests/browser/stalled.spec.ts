@@ -48,3 +48,22 @@ test("a page that is opened on a stalled run says so, and that a heartbeat has e
     program.kill();
   }
 });
+
+test("the bars of a run that fell silent end where its last event is", async ({ page, server, producer }) => {
+  const ago = (ms: number) => new Date(Date.now() - ms).toISOString();
+  const run_id = await producer.createRun({ title: "Silent", lease_ms: 1_000, start: true, at: ago(600_000) });
+  await producer.emit(run_id, {
+    type: "tool.started",
+    span_id: "a",
+    payload: { name: "search" },
+    at: ago(540_000),
+  });
+  await expect
+    .poll(async () => ((await (await fetch(`${server.url}/api/runs/${run_id}`)).json()) as { stalled: boolean }).stalled)
+    .toBe(true);
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expect(page.locator("header .badge").first()).toHaveText("stalled");
+  const rows = page.getByRole("treegrid").getByRole("row");
+  // A minute of ten.
+  await expect(rows.filter({ hasText: "Silent" })).toContainText(/1 m 0\d s/);
+});

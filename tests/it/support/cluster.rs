@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use super::{PATIENCE, until};
 
 /// How many tests may have a database at once; each has one or two servers, and the cluster has 100 connections.
-static PLACES: Semaphore = Semaphore::const_new(6);
+static PLACES: Semaphore = Semaphore::const_new(5);
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 struct Shared {

@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { mkdir, readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -79,4 +79,21 @@ test("each exception is shown as what it is: in the banner, the details, the lis
   expect(raised.map(([name]) => name).sort()).toEqual(Object.keys(table).sort());
   await page.setViewportSize({ width: 1280, height: 800 });
   for (const each of raised) await look(page, server.url, each, table[each[0]] ?? "");
+  await look(page, server.url, ["a command of a runner", await ofRunner(server.url)], "the command ended with");
 });
+
+/** A run whose command fails at a runner. */
+async function ofRunner(url: string): Promise<string> {
+  const runner = spawn(binary, ["runner", "--url", url, "--agent", "outside", "--exec", "echo no report >&2; exit 3"]);
+  try {
+    const headers = { "content-type": "application/json" };
+    const body = JSON.stringify({ agent: "outside", title: "a command of a runner", start: false });
+    const created = await fetch(`${url}/api/runs`, { method: "POST", headers, body });
+    const { run_id } = (await created.json()) as { run_id: string };
+    const status = async () => ((await (await fetch(`${url}/api/runs/${run_id}`)).json()) as { status: string }).status;
+    await expect.poll(status).toBe("failed");
+    return run_id;
+  } finally {
+    runner.kill();
+  }
+}

@@ -185,7 +185,7 @@ python-lint: python
 
 [private]
 python-unit *args: postgres python
-    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q --durations 20 {{ args }}
+    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../in-memory ../../.tools/python/bin/python -m pytest -q --durations 20 -n 3 --dist worksteal {{ args }}
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
 recipes *args: postgres build python

@@ -8,10 +8,7 @@ mod resumed;
 use serde_json::{Value, json};
 
 use self::peer::Peer;
-use crate::support::{
-    api::Api,
-    server::{Server, setup},
-};
+use crate::support::{api::Api, shared::shared};
 
 /// Where a chat with this agent posts.
 pub fn route(agent: &str) -> String {
@@ -61,7 +58,7 @@ pub fn parts(state: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn what_a_run_does_is_read_as_one_message() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut peer = Peer::start();
     peer.open(&server, "helper", json!({"id": "c1"})).await;
     peer.order(json!({"do": "send", "text": "What is the weather?"})).await;
@@ -130,7 +127,7 @@ async fn what_a_run_does_is_read_as_one_message() {
 
 #[tokio::test]
 async fn a_message_that_only_announces_calls_is_no_empty_text() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut peer = Peer::start();
     peer.open(&server, "helper", json!({"id": "c1"})).await;
     peer.order(json!({"do": "send", "text": "What is the weather?"})).await;
@@ -144,7 +141,7 @@ async fn a_message_that_only_announces_calls_is_no_empty_text() {
 
 #[tokio::test]
 async fn a_run_that_fails_or_is_cancelled_ends_the_message_as_the_sdk_says_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut peer = Peer::start();
     peer.open(&server, "helper", json!({"id": "fails"})).await;
     peer.order(json!({"do": "send", "text": "go"})).await;
@@ -165,7 +162,7 @@ async fn a_run_that_fails_or_is_cancelled_ends_the_message_as_the_sdk_says_it() 
 
 #[tokio::test]
 async fn another_principals_chat_is_as_if_it_were_not_there() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let mut peer = Peer::start();
     peer.open(&alice, "helper", json!({"id": "c1"})).await;
@@ -185,7 +182,7 @@ async fn another_principals_chat_is_as_if_it_were_not_there() {
 
 #[tokio::test]
 async fn a_post_that_says_nothing_new_is_refused_and_starts_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (body, field) in [
         (json!({"messages": []}), "id"),
         (json!({"id": "c 1", "messages": []}), "id"),

@@ -15,6 +15,7 @@ use crate::support::{
     process::{program, serve},
     runs::{new_run_id, parsed},
     server::{Server, setup},
+    shared::shared,
     threads::{column, encoded},
 };
 
@@ -28,7 +29,7 @@ fn header<'a>(response: &'a Response, name: &str) -> &'a str {
 
 #[tokio::test]
 async fn an_artifact_comes_back_as_it_was_and_the_log_tells_of_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let mut reader = server.stream(&stream_of(&run)).await;
     reader.caught_up().await;
@@ -56,7 +57,7 @@ async fn an_artifact_comes_back_as_it_was_and_the_log_tells_of_it() {
 
 #[tokio::test]
 async fn the_artifacts_of_all_runs_are_one_list_newest_first_and_each_owner_has_its_own() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let mut made = Vec::new();
     for title in ["one", "two", "three"] {
@@ -129,7 +130,7 @@ async fn bytes_that_changed_on_the_disk_never_arrive_whole() {
 
 #[tokio::test]
 async fn a_part_of_an_artifact_is_given_as_the_standard_says() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let text = "0123456789";
     let artifact = server.upload(&run, "digits.txt", text).await;

@@ -9,6 +9,7 @@ use crate::support::{
     jwt::signed,
     runs::new_run_id,
     server::setup,
+    shared::shared,
 };
 
 /// What a route answers to each kind of caller.
@@ -355,7 +356,7 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
 
 #[tokio::test]
 async fn a_run_id_that_somebody_else_has_taken_gives_nothing_of_theirs_away() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let body = json!({ "run_id": new_run_id(), "title": "alice's" });
     alice.post("/api/runs", body.clone()).await.expect(201);

@@ -19,6 +19,7 @@ use crate::support::{
     process::{Served, program, serve},
     runs::numbered,
     server::{Server, setup},
+    shared::shared,
     sse::{Item, Stream},
     until,
 };
@@ -113,7 +114,7 @@ async fn slow_bodies_of_one_principal_keep_only_its_own_out() {
 
 #[tokio::test]
 async fn a_body_that_says_it_is_too_large_is_refused_before_it_comes() {
-    let server = Server::start().await;
+    let server = shared().await;
     let path = format!("/api/runs/{}/events", server.start_run().await);
     for expect in ["", "expect: 100-continue\r\n"] {
         let head = format!(
@@ -214,7 +215,7 @@ async fn unfinished_messages_of_one_principals_runners_keep_only_its_own_out() {
 
 #[tokio::test]
 async fn what_two_servers_could_read_differently_is_refused_or_ends_its_connection() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (head, status) in [
         ("GET /api/runs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "400 "),
         ("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "400 "),
@@ -309,7 +310,7 @@ async fn a_server_that_is_told_to_stop_says_so_before_it_takes_no_more() {
 
 #[tokio::test]
 async fn a_message_of_more_large_payloads_than_are_kept_at_once_is_stored() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let large: Vec<Value> =
         (0..70).map(|n| json!({ "type": "custom.large", "payload": { "n": n, "x": "x".repeat(66_000) } })).collect();
@@ -342,7 +343,7 @@ fn peak_kib(served: &Served) -> i64 {
 
 #[tokio::test]
 async fn lists_of_large_rows_come_in_pages_of_bounded_size() {
-    let server = Server::start().await;
+    let server = shared().await;
     let input = "x".repeat(60_000);
     for _ in 0..75 {
         server.create(json!({ "input": input, "tags": ["large"] })).await;

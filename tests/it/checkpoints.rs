@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 use crate::support::{
     runs::new_run_id,
     server::Server,
+    shared::shared,
     threads::{blob, bytes_of, checkpoint_of, encoded, state, state_with, value, write, writes_of},
 };
 
 #[tokio::test]
 async fn a_checkpoint_reads_as_it_was_put() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "thread_id": "t" })).await;
     let body = json!({
         "ns": "sub|1:a", "parent_id": "0", "run_id": run, "checkpoint": value(b"\x80state"),
@@ -43,7 +44,7 @@ async fn a_checkpoint_reads_as_it_was_put() {
 
 #[tokio::test]
 async fn every_byte_comes_back_as_it_went() {
-    let server = Server::start().await;
+    let server = shared().await;
     let all: Vec<u8> = (0..=255).collect();
     let mut bodies =
         vec![Vec::new(), vec![0], all.clone(), [all.clone(), all].concat(), vec![b'\\'; 100], b"\\x00".to_vec()];
@@ -76,7 +77,7 @@ async fn every_byte_comes_back_as_it_went() {
 
 #[tokio::test]
 async fn a_value_may_have_any_type_and_no_bytes() {
-    let server = Server::start().await;
+    let server = shared().await;
     let longest = "t".repeat(64);
     for t in ["msgpack", "json", "pickle", "null", "a/b+c;d=e", "~", "'", longest.as_str()] {
         let body =
@@ -177,7 +178,7 @@ async fn the_same_id_again_replaces_the_checkpoint_and_keeps_what_was_written() 
 
 #[tokio::test]
 async fn the_run_of_a_checkpoint_is_the_one_it_names_or_its_metadata_does() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (run, other) = (new_run_id(), new_run_id());
     for (id, more, expected) in [
         ("1", json!({ "run_id": run, "metadata": { "run_id": other } }), json!(run)),
@@ -199,7 +200,7 @@ async fn the_run_of_a_checkpoint_is_the_one_it_names_or_its_metadata_does() {
 
 #[tokio::test]
 async fn metadata_is_kept_to_the_letter() {
-    let server = Server::start().await;
+    let server = shared().await;
     let metadata = r#"{"z":1.50,"a":1e3,"n":-0,"s":"\u00e9é\/","z":2,"deep":{"b":[1,{"y":null}],"a":true}}"#;
     let body = format!("{{\"checkpoint\":{},\"metadata\": {metadata} }}", value(b"x"));
     server.put_text(&checkpoint_of("t", "1"), body.clone()).await.expect(201);

@@ -3,11 +3,15 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{api::Reply, server::Server, sse::Stream};
+use crate::support::{
+    api::{Api, Reply},
+    shared::shared,
+    sse::Stream,
+};
 
-async fn accepting(server: &Server, path: &str, codings: &str) -> Reply {
-    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).no_gzip().build().unwrap();
-    let request = client.get(format!("{}{path}", server.base)).header("accept-encoding", codings);
+async fn accepting(server: &Api, path: &str, codings: &str) -> Reply {
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).no_gzip().build().unwrap();
+    let request = Api { http, ..server.clone() }.request(Method::GET, path).header("accept-encoding", codings);
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let bytes = response.bytes().await.unwrap();
@@ -20,7 +24,7 @@ fn coding(reply: &Reply) -> Option<&str> {
 
 #[tokio::test]
 async fn pages_of_events_are_compressed_for_those_who_accept_it_and_streams_never() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     server.emit(&run, (0..100).map(|n| json!({ "type": "custom.n", "payload": { "n": n } })).collect()).await;
     let path = format!("/api/runs/{run}/events");
@@ -40,7 +44,7 @@ async fn pages_of_events_are_compressed_for_those_who_accept_it_and_streams_neve
 
 #[tokio::test]
 async fn a_client_that_refuses_every_coding_gets_what_it_asked_for_and_a_truthful_status() {
-    let server = Server::start().await;
+    let server = shared().await;
     for codings in ["identity;q=0", "*;q=0", "gzip;q=0, identity;q=0"] {
         let request = server.request(Method::POST, "/api/runs").header("accept-encoding", codings).json(&json!({}));
         assert_eq!(server.send(request).await.status, 201, "{codings}");
@@ -49,7 +53,7 @@ async fn a_client_that_refuses_every_coding_gets_what_it_asked_for_and_a_truthfu
 
 #[tokio::test]
 async fn an_artifact_is_sent_as_it_is_stored_with_its_ranges() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let text = format!("{{\"text\":\"{}\"}}", "x".repeat(10_000));
     let stored = server.post_text(&format!("/api/runs/{run}/artifacts?name=a.json"), "application/json", text).await;
@@ -61,7 +65,7 @@ async fn an_artifact_is_sent_as_it_is_stored_with_its_ranges() {
 
 #[tokio::test]
 async fn the_files_of_the_ui_come_in_the_smallest_form_that_is_accepted_and_each_has_its_etag() {
-    let server = Server::start().await;
+    let server = shared().await;
     let page = server.get("/").await.text;
     let script = page.split('"').find(|part| part.starts_with("/assets/") && part.ends_with(".js")).unwrap();
     let mut etags = std::collections::BTreeSet::new();
@@ -89,7 +93,7 @@ async fn the_files_of_the_ui_come_in_the_smallest_form_that_is_accepted_and_each
 
 #[tokio::test]
 async fn the_page_of_the_api_is_small_and_swagger_ui_is_a_file_of_its_own_with_an_etag_for_whoever_asks_for_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let page = server.get("/docs").await;
     assert_eq!((page.status, page.headers["content-type"].as_bytes()), (200, &b"text/html; charset=utf-8"[..]));
     assert_eq!(page.headers["cache-control"], "no-cache");
@@ -124,7 +128,7 @@ async fn the_page_of_the_api_is_small_and_swagger_ui_is_a_file_of_its_own_with_a
 
 #[tokio::test]
 async fn the_page_of_the_api_is_read_only_and_there_with_a_slash_too() {
-    let server = Server::start().await;
+    let server = shared().await;
     assert_eq!(server.get("/docs/").await.text, server.get("/docs").await.text);
     server.send(server.request(Method::POST, "/docs")).await.refused(405, "method_not_allowed");
     server.get("/docs/swagger-ui-bundle.js").await.refused(404, "not_found");

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::support::{
     api::Api,
-    server::{Server, serve_args, setup},
+    server::{serve_args, setup},
+    shared::shared,
     sse::Stream,
 };
 
@@ -77,7 +78,7 @@ async fn no_other_page_is_named_and_none_gets_cookies() {
 
 #[tokio::test]
 async fn without_a_list_there_is_no_cors_at_all() {
-    let server = Server::start().await;
+    let server = shared().await;
     let asked = server.send(preflight(&server, PAGE, "GET", "/api/runs")).await;
     asked.refused(405, "method_not_allowed");
     assert_eq!(allowed(&asked.headers, "origin"), None);

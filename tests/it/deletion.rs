@@ -3,17 +3,18 @@
 use serde_json::json;
 
 use crate::support::{
-    api::stream_of,
+    api::{Api, stream_of},
     cluster::{Db, execute},
     runs::{assert_contiguous, new_run_id, numbered},
     server::{Server, setup},
+    shared::shared,
 };
 
 /// Deletions that wait for a lock, each on a connection of its own.
 const WAITING: &str = "select count(*) from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock' and query ilike '%delete from store.run%'";
 
-async fn delete(server: &Server, run: &str) -> u16 {
+async fn delete(server: &Api, run: &str) -> u16 {
     server.delete(&format!("/api/runs/{run}")).await.status
 }
 
@@ -72,7 +73,7 @@ async fn the_id_of_a_deleted_run_can_be_used_again() {
 
 #[tokio::test]
 async fn a_child_outlives_its_deleted_parent() {
-    let server = Server::start().await;
+    let server = shared().await;
     let parent = server.start_run().await;
     let child = server.child_of(&parent).await;
     let mut tree = server.stream(&format!("{}?tree=true", stream_of(&parent))).await;

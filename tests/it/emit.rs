@@ -6,12 +6,13 @@ use crate::support::{
     api::stream_of,
     runs::{assert_contiguous, numbered, parsed},
     server::Server,
+    shared::shared,
     sse::envelopes,
 };
 
 #[tokio::test]
 async fn one_event_an_array_and_ndjson_are_acknowledged_alike() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let one = server.emit(&run, json!({ "type": "log.info", "event_id": "a" })).await;
     assert_eq!(
@@ -32,7 +33,7 @@ async fn one_event_an_array_and_ndjson_are_acknowledged_alike() {
 
 #[tokio::test]
 async fn an_envelope_has_exactly_the_documented_members() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "agent": "scout", "role": "supervisor" })).await;
     let at = "2026-01-02T03:04:05.123456789+01:00";
     let event = json!({ "type": "tool.started", "span_id": "s", "parent_span_id": "p", "event_id": "e", "at": at });
@@ -66,7 +67,7 @@ async fn a_hundred_sends_of_one_event_id_make_one_row_and_get_one_answer() {
 
 #[tokio::test]
 async fn a_key_used_twice_in_a_batch_is_one_event() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (run, other) = (server.start_run().await, server.start_run().await);
     let keyed = |id: &str, n: usize| json!({ "type": "custom.n", "event_id": id, "payload": { "n": n } });
     let ack = server.emit(&run, json!([keyed("x", 1), keyed("y", 2), keyed("x", 3)])).await;
@@ -82,7 +83,7 @@ async fn a_key_used_twice_in_a_batch_is_one_event() {
 
 #[tokio::test]
 async fn the_batch_that_ended_a_run_can_be_sent_again() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let keyed = |id: &str, kind: &str| json!({ "type": kind, "event_id": id });
     let batch = json!([keyed("a", "log.info"), keyed("b", "run.completed")]);
@@ -97,7 +98,7 @@ async fn the_batch_that_ended_a_run_can_be_sent_again() {
 
 #[tokio::test]
 async fn many_writers_of_one_run_leave_no_hole_and_keep_their_own_order() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let writer = async |writer: usize| {
         for round in 0..20 {
@@ -123,7 +124,7 @@ async fn many_writers_of_one_run_leave_no_hole_and_keep_their_own_order() {
 
 #[tokio::test]
 async fn an_event_is_the_same_bytes_live_replayed_paged_and_as_ndjson() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let mut live = server.stream(&stream_of(&run)).await;
     live.caught_up().await;
@@ -158,7 +159,7 @@ async fn an_event_is_the_same_bytes_live_replayed_paged_and_as_ndjson() {
 
 #[tokio::test]
 async fn the_time_of_an_event_is_kept_to_the_microsecond_everywhere() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let mut live = server.stream(&stream_of(&run)).await;
     live.caught_up().await;
@@ -188,7 +189,7 @@ async fn the_time_of_an_event_is_kept_to_the_microsecond_everywhere() {
 
 #[tokio::test]
 async fn the_head_of_a_run_is_the_fold_of_its_events() {
-    let server = Server::start().await;
+    let server = shared().await;
     let body = r#"{"start":false,"input":{"b":1,"a":1.50}}"#;
     let run = server.post_text("/api/runs", "application/json", body).await.expect(201);
     assert_eq!(run["status"], "queued");
@@ -217,7 +218,7 @@ async fn the_head_of_a_run_is_the_fold_of_its_events() {
 
 #[tokio::test]
 async fn a_client_that_leaves_in_the_middle_cancels_nothing_half_way() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let batches = (0..20).map(|round| {
         let batch: Vec<Value> = (0..100).map(|n| numbered(round * 100 + n)).collect();

@@ -11,6 +11,7 @@ use crate::support::{
     process::{Said, program, run},
     runs::new_run_id,
     server::{Server, setup},
+    shared::shared,
 };
 
 fn path(external_id: &str) -> String {
@@ -19,7 +20,7 @@ fn path(external_id: &str) -> String {
 }
 
 /// What a command says that talks to this server.
-async fn said(server: &Server, words: &[&str]) -> Said {
+async fn said(server: &Api, words: &[&str]) -> Said {
     let mut command = program(words);
     command.env("RUNREEL_URL", &server.base);
     let said = run(command, "").await;
@@ -109,7 +110,7 @@ async fn an_external_id_that_another_run_has_is_refused_and_free_again_after_tha
 
 #[tokio::test]
 async fn an_external_id_is_its_owners_and_nobody_elses() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let hers = put(&alice, "build-42", json!({})).await.expect(201);
     let absent = bob.get(&path("never")).await;
@@ -141,7 +142,7 @@ async fn a_bad_external_id_is_refused_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn threads_and_spans_take_the_clients_ids_as_they_are() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (thread, span) = ("user:42@example.org+de", "toolu_01 A/é😀 \"x\"");
     let run = server.post("/api/runs", json!({ "thread_id": thread })).await.expect(201);
     let id = run["run_id"].as_str().unwrap();

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     runs::token,
     server::Server,
+    shared::shared,
     sse::{Frame, Stream},
 };
 
@@ -46,7 +47,7 @@ async fn the_guides_example_of_a_run_has_the_members_and_the_order_of_a_live_one
     let guide = include_str!("../../docs/protocol.md");
     let (_, section) = guide.split_once("### A run\n\n```json\n").unwrap();
     let names = |text: &str| form(text).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    let server = Server::start().await;
+    let server = shared().await;
     let created = server.post("/api/runs", json!({})).await;
     assert_eq!(names(section.split_once("```").unwrap().0), names(&created.text));
 }

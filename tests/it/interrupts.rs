@@ -13,7 +13,8 @@ use crate::support::{
     cluster::Db,
     patiently,
     runs::{assert_contiguous, new_run_id, parsed},
-    server::{Server, manual_clock, setup},
+    server::{manual_clock, setup},
+    shared::shared,
     sse::names,
     threads::state_with,
 };
@@ -62,7 +63,7 @@ const ANSWERED: [&str; 4] = ["interrupt.requested", "run.interrupted", "interrup
 
 #[tokio::test]
 async fn an_answer_is_recorded_and_the_run_goes_on() {
-    let server = Server::start().await;
+    let server = shared().await;
     let asked = json!({ "kind": "approval", "prompt": "Send it?", "anything": [1] });
     for decision in ["approve", "reject", "respond"] {
         let run = waiting(&server, asked.clone()).await;
@@ -83,7 +84,7 @@ async fn an_answer_is_recorded_and_the_run_goes_on() {
 
 #[tokio::test]
 async fn the_run_is_told_from_which_checkpoint_it_goes_on() {
-    let server = Server::start().await;
+    let server = shared().await;
     let resumed = async |run: &str| {
         answer(&server, run, "i", "approve").await.expect(202);
         let payload = payloads(&server, run, "run.resumed").await.remove(0);
@@ -128,7 +129,7 @@ async fn the_run_is_told_from_which_checkpoint_it_goes_on() {
 
 #[tokio::test]
 async fn what_a_request_names_oddly_is_no_trouble_for_its_answer() {
-    let server = Server::start().await;
+    let server = shared().await;
     for payload in [
         json!(null),
         json!("text"),
@@ -193,7 +194,7 @@ async fn of_different_answers_at_once_exactly_one_stands() {
 
 #[tokio::test]
 async fn several_open_interrupts_are_answered_each_and_the_run_goes_on_once() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let open = |id: &str| json!({ "type": "interrupt.requested", "span_id": id });
     server.emit(&run, json!([open("a"), open("b"), open("c"), { "type": "run.interrupted" }])).await;
@@ -213,7 +214,7 @@ async fn several_open_interrupts_are_answered_each_and_the_run_goes_on_once() {
 
 #[tokio::test]
 async fn an_answer_to_nothing_is_refused_and_so_is_one_after_the_end() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = waiting(&alice, json!({})).await;
     for (api, run, id) in [

@@ -10,6 +10,7 @@ use crate::support::{
     process::{program, run},
     runs::numbered,
     server::{Server, manual_clock, setup},
+    shared::shared,
     threads::encoded,
 };
 
@@ -137,7 +138,7 @@ async fn a_list_is_sorted_and_narrowed_by_tokens_and_by_costs_that_are_known() {
 
 #[tokio::test]
 async fn a_cursor_is_good_for_its_own_order_only() {
-    let server = Server::start().await;
+    let server = shared().await;
     for _ in 0..3 {
         server.start_run().await;
     }
@@ -168,7 +169,7 @@ async fn a_cursor_is_good_for_its_own_order_only() {
 
 #[tokio::test]
 async fn what_a_list_cannot_understand_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     let many = vec!["a"; 33].join(",");
     for bad in [
         "sort=name",
@@ -202,7 +203,7 @@ async fn what_a_list_cannot_understand_is_refused() {
 
 #[tokio::test]
 async fn a_list_says_of_each_run_how_it_went() {
-    let server = Server::start().await;
+    let server = shared().await;
     let excerpt = async |run: &str| {
         let list = server.get("/api/runs").await.expect(200);
         list["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap()["excerpt"].clone()
@@ -235,7 +236,7 @@ async fn a_list_says_of_each_run_how_it_went() {
 
 #[tokio::test]
 async fn a_list_of_roots_counts_what_is_below_and_names_the_worst() {
-    let server = Server::start().await;
+    let server = shared().await;
     let below = async |root: &str| {
         let list = server.get("/api/runs?roots=true").await.expect(200);
         let run = list["runs"].as_array().unwrap().iter().find(|run| run["run_id"] == root).unwrap().clone();

@@ -1,4 +1,5 @@
-//! The integration tests: real Postgres, real sockets, one database per test.
+//! The integration tests: real Postgres, real sockets. A test is a principal of its own on the server that all share, or has
+//! a server and a database of its own where it looks at what others would change.
 //!
 //! `support/` owns everything that talks to the server, so that a change of the API is a change in one place. The
 //! tests themselves say what must hold. Nothing sleeps and nothing is tried twice: a test waits on a condition, with a

@@ -11,7 +11,8 @@ use crate::support::{
     api::stream_of,
     patiently,
     runs::{assert_contiguous, numbered, seqs},
-    server::{Server, setup},
+    server::setup,
+    shared::shared,
     sse::envelopes,
 };
 
@@ -24,7 +25,7 @@ fn large(count: usize) -> Value {
 
 #[tokio::test]
 async fn a_page_of_large_events_ends_by_bytes_and_the_next_one_goes_on_without_a_hole() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     server.emit_many(&run, 0, 300).await;
     server.emit(&run, large(40)).await;

@@ -1,5 +1,7 @@
 //! SQL over HTTP: a principal asks about its own rows, and nothing it writes leads anywhere else.
 
+use crate::support::shared::shared;
+
 mod attacks;
 
 use std::collections::BTreeSet;
@@ -45,7 +47,7 @@ async fn a_query_sees_what_its_principal_owns_and_nothing_else() {
 
 #[tokio::test]
 async fn a_result_has_the_types_of_json_and_stops_where_it_was_told() {
-    let server = Server::start().await;
+    let server = shared().await;
     let query = "select 1 as n, 9007199254740993 as n, 1.50 as d, true as b, null as x, '{\"a\": [1]}'::json as j,
         array['a', null] as l, 'say \"hi\"' as t, timestamptz '2026-05-05 10:00:00+02' as at; -- done";
     let reply = ask(&server.api, query).await;
@@ -81,7 +83,7 @@ async fn a_result_has_the_types_of_json_and_stops_where_it_was_told() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_query_is_said_with_its_place() {
-    let server = Server::start().await;
+    let server = shared().await;
     let failed = ask(&server.api, "select 'é', agnet from runs").await.refused(422, "query_failed");
     assert_eq!((&failed["position"], &failed["sqlstate"]), (&json!(13), &json!("42703")));
     assert!(failed["detail"].as_str().unwrap().contains("agnet"), "{failed}");

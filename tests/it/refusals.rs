@@ -7,14 +7,14 @@ use tokio::{
 };
 
 use crate::support::{
-    api::{Reply, stream_of},
+    api::{Api, Reply, stream_of},
     runs::{assert_contiguous, numbered, seqs, token},
-    server::Server,
+    shared::shared,
     sse::envelopes,
 };
 
 /// Sends what must be refused and sees that nothing changed.
-async fn check(server: &Server, run: &str, body: impl Into<reqwest::Body>, status: u16, code: &str) -> Value {
+async fn check(server: &Api, run: &str, body: impl Into<reqwest::Body>, status: u16, code: &str) -> Value {
     let before = server.run(run).await;
     let reply = server.emit_text(run, body).await;
     let problem = reply.refused(status, code);
@@ -24,7 +24,7 @@ async fn check(server: &Server, run: &str, body: impl Into<reqwest::Body>, statu
 
 #[tokio::test]
 async fn one_bad_event_refuses_its_whole_batch() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let bad = json!([numbered(1), { "type": "Nope" }, numbered(2)]);
     let problem = check(&server, &run, bad.to_string(), 400, "invalid_event").await;
@@ -42,7 +42,7 @@ async fn one_bad_event_refuses_its_whole_batch() {
 
 #[tokio::test]
 async fn an_event_says_which_of_its_members_is_wrong() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let long = "x".repeat(129);
     for (field, value) in [
@@ -98,7 +98,7 @@ async fn an_event_says_which_of_its_members_is_wrong() {
 
 #[tokio::test]
 async fn what_no_reader_could_carry_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     for payload in [
         r#""\u0000""#,
@@ -123,7 +123,7 @@ async fn what_no_reader_could_carry_is_refused() {
 
 #[tokio::test]
 async fn whoever_goes_over_a_bound_is_told_so() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let payload = |bytes: usize| format!("{{\"type\":\"a.b\",\"payload\":\"{}\"}}", "x".repeat(bytes - 2));
     server.emit_text(&run, payload(64 * 1024)).await.expect(200);
@@ -149,7 +149,7 @@ async fn whoever_goes_over_a_bound_is_told_so() {
 
 #[tokio::test]
 async fn an_event_carries_its_runs_identity_and_no_other() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "role": "worker", "agent": "w1" })).await;
     for event in [
         json!({ "type": "log.info", "role": "supervisor" }),
@@ -168,7 +168,7 @@ async fn an_event_carries_its_runs_identity_and_no_other() {
 
 #[tokio::test]
 async fn nothing_follows_the_end_of_a_run() {
-    let server = Server::start().await;
+    let server = shared().await;
     for end in ["run.completed", "run.failed", "run.cancelled"] {
         let run = server.start_run().await;
         server.emit(&run, json!({ "type": end })).await;
@@ -187,7 +187,7 @@ async fn nothing_follows_the_end_of_a_run() {
 
 #[tokio::test]
 async fn a_delta_needs_a_span_and_a_text() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     for event in [
         json!({ "type": "message.delta", "payload": { "text": "x" } }),
@@ -207,7 +207,7 @@ async fn a_delta_needs_a_span_and_a_text() {
 
 #[tokio::test]
 async fn a_body_must_say_what_it_is() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let path = format!("/api/runs/{run}/events");
     for media_type in ["text/plain", "application/xml", "multipart/form-data", "", "json"] {
@@ -221,7 +221,7 @@ async fn a_body_must_say_what_it_is() {
 
 #[tokio::test]
 async fn an_absent_run_takes_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     let absent = crate::support::runs::new_run_id();
     for id in [absent.as_str(), "x", "..", "%00", "0198c0de-0000-4000-8000-000000000001", "%F0%9F%98%80", "' or 1=1 --"]
     {
@@ -291,7 +291,7 @@ const NAUGHTY: &[&str] = &[
 
 #[tokio::test]
 async fn a_naughty_string_is_refused_or_comes_back_exactly_and_kills_no_reader() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let mut live = server.stream(&stream_of(&run)).await;
     live.caught_up().await;
@@ -321,7 +321,7 @@ async fn a_naughty_string_is_refused_or_comes_back_exactly_and_kills_no_reader()
 
 #[tokio::test]
 async fn a_naughty_string_in_a_new_run_is_refused_or_comes_back_exactly() {
-    let server = Server::start().await;
+    let server = shared().await;
     for text in NAUGHTY {
         for field in ["thread_id", "session_id", "agent", "title", "input", "metadata", "tags"] {
             let value = match field {
@@ -345,7 +345,7 @@ async fn a_naughty_string_in_a_new_run_is_refused_or_comes_back_exactly() {
 }
 
 /// A connection that has sent this much of a request and keeps silent.
-async fn begun(server: &Server, head: &str) -> TcpStream {
+async fn begun(server: &Api, head: &str) -> TcpStream {
     let address = server.base.trim_start_matches("http://").to_owned();
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -354,7 +354,7 @@ async fn begun(server: &Server, head: &str) -> TcpStream {
 
 #[tokio::test]
 async fn bodies_that_are_slow_or_say_that_they_are_large_keep_nobody_out() {
-    let server = Server::start().await;
+    let server = shared().await;
     let lines = |path: &str, length: &str| format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{length}\r\n\r\n1");
     let mut slow = Vec::new();
     for _ in 0..300 {
@@ -370,7 +370,7 @@ async fn bodies_that_are_slow_or_say_that_they_are_large_keep_nobody_out() {
 
 #[tokio::test]
 async fn http_2_is_not_spoken() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut socket = begun(&server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     let mut answer = String::new();
     crate::support::patiently("the end", socket.read_to_string(&mut answer)).await.unwrap();

@@ -13,7 +13,8 @@ use crate::{
     ai_sdk::{calls_only, spoken},
     support::{
         api::{Api, Reply},
-        server::{Server, setup},
+        server::setup,
+        shared::shared,
         until,
     },
 };
@@ -82,7 +83,7 @@ async fn tell(api: &Api, run: &str) {
 
 #[tokio::test]
 async fn a_stream_that_begins_after_a_number_has_exactly_what_follows_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (id, run) = background(&server, json!({})).await;
     tell(&server, &run).await;
     let path = format!("/v1/responses/{id}?stream=true");
@@ -110,7 +111,7 @@ async fn a_stream_that_begins_after_a_number_has_exactly_what_follows_it() {
 
 #[tokio::test]
 async fn a_message_that_only_announces_calls_is_no_item_without_text() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (id, run) = background(&server, json!({})).await;
     server.emit(&run, calls_only()).await;
     server.emit(&run, json!([{"type": "run.completed", "payload": {"output": "Sunny."}}])).await;
@@ -127,7 +128,7 @@ async fn a_message_that_only_announces_calls_is_no_item_without_text() {
 
 #[tokio::test]
 async fn a_number_of_something_that_was_never_said_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (id, run) = background(&server, json!({})).await;
     server.emit(&run, json!([{"type": "run.started"}])).await;
     let after = |n: u64| format!("/v1/responses/{id}?stream=true&starting_after={n}");
@@ -147,7 +148,7 @@ async fn a_number_of_something_that_was_never_said_is_refused() {
 
 #[tokio::test]
 async fn another_principals_response_is_as_if_it_were_not_there() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let (id, _) = background(&alice, json!({})).await;
     let absent = id.replace(&id[id.len() - 4..], "0000");
@@ -164,14 +165,15 @@ async fn another_principals_response_is_as_if_it_were_not_there() {
     }
     let body = json!({"model": "helper", "input": "x", "background": true, "previous_response_id": id});
     refused(&bob.post("/v1/responses", body).await, 404, "not_found");
-    let none = server.get(&format!("/v1/responses/{id}")).await;
+    let nobody = Api { token: None, ..alice.clone() };
+    let none = nobody.get(&format!("/v1/responses/{id}")).await;
     assert_eq!(refused(&none, 401, "unauthorized")["type"], "authentication_error");
     assert_eq!(alice.get(&format!("/v1/responses/{id}")).await.status, 200);
 }
 
 #[tokio::test]
 async fn what_an_agent_cannot_do_is_refused_by_its_name_and_starts_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (member, value) in [
         ("instructions", json!("Be brief.")),
         ("temperature", json!(0.2)),
@@ -196,7 +198,7 @@ async fn what_an_agent_cannot_do_is_refused_by_its_name_and_starts_nothing() {
 
 #[tokio::test]
 async fn a_response_is_cancelled_once_and_deleted_when_it_has_ended() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (id, run) = background(&server, json!({"metadata": {"ticket": "7"}})).await;
     refused(&server.delete(&format!("/v1/responses/{id}")).await, 409, "run_not_ended");
     for _ in 0..2 {
@@ -268,7 +270,7 @@ async fn a_call_waits_for_the_approval_and_the_same_response_goes_on_with_it() {
 
 #[tokio::test]
 async fn the_tools_of_a_large_input_are_those_of_the_response() {
-    let server = Server::start().await;
+    let server = shared().await;
     let tool = json!({"name": "paint", "description": "paints", "parameters": {"type": "object"}});
     let message = json!({"id": "u", "role": "user", "content": "x".repeat(70_000)});
     let input = json!({"threadId": "t", "runId": "r", "messages": [message], "tools": [tool]});

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::{
+    api::Api,
     cluster::execute,
     runs::{assert_contiguous, new_run_id, parsed},
     server::{Server, manual_clock, setup},
+    shared::shared,
     threads::state,
 };
 
@@ -20,7 +22,7 @@ mod processes;
 
 const JOBS: &str = "select count(*) from store.job";
 
-async fn job(server: &Server) -> String {
+async fn job(server: &Api) -> String {
     server.create(json!({ "agent": "a", "start": false, "input": { "z": 1, "a": 2 } })).await
 }
 
@@ -68,7 +70,7 @@ async fn a_runner_is_given_a_run_and_what_it_says_is_acknowledged_after_the_comm
 
 #[tokio::test]
 async fn a_runner_need_not_say_that_a_run_begins_nor_that_it_ends() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut runner = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     assert_eq!(runner.assigned().await, run);
@@ -88,7 +90,7 @@ async fn a_runner_need_not_say_that_a_run_begins_nor_that_it_ends() {
 
 #[tokio::test]
 async fn a_message_that_comes_again_is_acknowledged_again_and_stored_once() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut runner = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     runner.assigned().await;
@@ -117,7 +119,7 @@ async fn a_message_that_comes_again_is_acknowledged_again_and_stored_once() {
 
 #[tokio::test]
 async fn events_of_a_run_that_is_not_the_runners_are_refused_alike_whosever_it_is() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let theirs = bob.create(json!({ "agent": "a", "start": false })).await;
     let unclaimed = alice.create(json!({ "agent": "other", "start": false })).await;
@@ -141,7 +143,7 @@ async fn events_of_a_run_that_is_not_the_runners_are_refused_alike_whosever_it_i
 
 #[tokio::test]
 async fn a_runner_works_on_as_many_runs_as_it_has_room_for_and_on_agents_it_serves() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.create(json!({ "agent": "other", "start": false })).await;
     let mut runs = Vec::new();
     for _ in 0..5 {
@@ -198,7 +200,7 @@ async fn the_answer_to_an_interrupt_reaches_the_runner_that_asked() {
 
 #[tokio::test]
 async fn a_run_that_was_given_back_while_interrupted_goes_on_elsewhere_with_its_answer() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut first = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     first.assigned().await;
@@ -249,7 +251,7 @@ async fn heartbeats_keep_a_run_and_silence_loses_it() {
 
 #[tokio::test]
 async fn a_run_whose_children_have_ended_is_resumed_for_its_runner() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut boss = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     boss.assigned().await;

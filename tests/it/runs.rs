@@ -10,12 +10,13 @@ use crate::support::{
     cluster::{Db, execute},
     runs::{assert_contiguous, new_run_id, numbered, parsed},
     server::{Server, manual_clock, setup},
+    shared::shared,
     sse::names,
 };
 
 #[tokio::test]
 async fn a_run_is_created_once_however_often_it_is_asked_for() {
-    let server = Server::start().await;
+    let server = shared().await;
     let body =
         json!({ "run_id": new_run_id(), "title": "Survey", "tags": ["a", "b"], "metadata": { "k": 1 }, "input": [1] });
     let created = server.post("/api/runs", body.clone()).await;
@@ -88,7 +89,7 @@ async fn a_bad_run_is_refused_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn the_numbers_of_a_new_run_are_kept_to_the_letter_however_large() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (input, metadata) in [
         ("1e400", "{}"),
         ("[-1E+999999]", "{}"),
@@ -116,7 +117,7 @@ async fn the_numbers_of_a_new_run_are_kept_to_the_letter_however_large() {
 
 #[tokio::test]
 async fn a_list_is_paged_newest_first_without_repeat_or_loss() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut made = Vec::new();
     for _ in 0..7 {
         made.push(server.start_run().await);
@@ -199,7 +200,7 @@ async fn a_list_is_narrowed_by_everything_it_offers() {
 
 #[tokio::test]
 async fn a_cancel_goes_down_the_tree_and_spares_what_has_ended() {
-    let server = Server::start().await;
+    let server = shared().await;
     let root = server.start_run().await;
     let (child, done) = (server.child_of(&root).await, server.child_of(&root).await);
     let grandchild = server.child_of(&child).await;
@@ -239,7 +240,7 @@ async fn a_cancel_goes_down_the_tree_and_spares_what_has_ended() {
 
 #[tokio::test]
 async fn an_interrupt_is_answered_once() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let path = format!("/api/runs/{run}/resume");
     let answer = |decision: &str, value: Value| json!({ "interrupt_id": "i1", "decision": decision, "value": value });
@@ -290,7 +291,7 @@ async fn two_different_answers_at_once_give_one_winner() {
 
 #[tokio::test]
 async fn an_answer_keeps_its_numbers_and_an_unrelated_event_cannot_take_its_place() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let path = format!("/api/runs/{run}/resume");
     let ask = json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }]);
@@ -331,7 +332,7 @@ async fn a_run_whose_producer_falls_silent_reads_as_stalled() {
 
 #[tokio::test]
 async fn a_run_with_thousands_of_open_steps_is_shown_like_any_other() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     assert_eq!(server.run(&run).await["node_durations_ms"], Value::Null, "it has no steps");
     let step = |kind: &str, n: usize| json!({ "type": format!("step.{kind}"), "span_id": format!("s{n}"), "payload": { "name": "think" } });

@@ -13,6 +13,7 @@ use crate::support::{
     cluster::{Db, execute},
     runs::new_run_id,
     server::{Server, manual_clock, setup},
+    shared::shared,
     threads::encoded,
 };
 
@@ -221,7 +222,7 @@ async fn nobody_finds_what_another_principal_says() {
 
 #[tokio::test]
 async fn the_events_of_one_run_are_searched_without_an_index() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let mut events = Vec::new();
     for n in 0..30 {

@@ -7,13 +7,14 @@ use crate::support::{
     cluster::execute,
     runs::{assert_contiguous, numbered, seqs},
     server::{Server, setup},
+    shared::shared,
     sse::{Item, envelopes, names},
     until,
 };
 
 #[tokio::test]
 async fn a_stream_opens_with_the_documented_head_and_lines() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(1).await;
     let mut stream = server.stream(&stream_of(&run)).await;
     let headers = stream.response.headers();
@@ -38,7 +39,7 @@ async fn a_stream_opens_with_the_documented_head_and_lines() {
 
 #[tokio::test]
 async fn readers_that_join_at_any_time_get_every_event_once_and_in_order() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let writer = async {
         for round in 0..40 {
@@ -63,7 +64,7 @@ async fn readers_that_join_at_any_time_get_every_event_once_and_in_order() {
 
 #[tokio::test]
 async fn a_reader_goes_on_after_any_event_it_has_seen() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(5).await;
     for after in 0..8i64 {
         let frames = server.stream_after(&stream_of(&run), Some(&after.to_string())).await.rest().await;
@@ -74,7 +75,7 @@ async fn a_reader_goes_on_after_any_event_it_has_seen() {
 
 #[tokio::test]
 async fn last_event_id_wins_over_after_and_an_empty_one_says_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(5).await;
     let first = async |query: &str, header: Option<&str>| {
         let mut stream = server.stream_after(&format!("{}{query}", stream_of(&run)), header).await;
@@ -94,7 +95,7 @@ async fn last_event_id_wins_over_after_and_an_empty_one_says_nothing() {
 
 #[tokio::test]
 async fn a_reader_who_has_seen_the_end_is_told_to_stop() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(0).await;
     assert_eq!(server.no_stream(&stream_of(&run), Some("3")).await.status, 204);
     assert_eq!(server.no_stream(&format!("{}?after=3", stream_of(&run)), None).await.status, 204);
@@ -109,7 +110,7 @@ async fn a_reader_who_has_seen_the_end_is_told_to_stop() {
 
 #[tokio::test]
 async fn a_bad_or_future_cursor_gets_a_typed_answer() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(3).await;
     for bad in ["-1", "+1", "01", "1.0", "1e3", "0x1", "abc", "p1", "9223372036854775808", "1,2", "1 2", "%00", "٣"] {
         let path = format!("{}?after={bad}", stream_of(&run));
@@ -130,7 +131,7 @@ async fn a_bad_or_future_cursor_gets_a_typed_answer() {
 
 #[tokio::test]
 async fn the_ndjson_of_events_refuses_a_cursor_ahead_of_the_log_too() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(3).await;
     let ndjson = async |after: &str| {
         let request = server.request(reqwest::Method::GET, &format!("/api/runs/{run}/events?after={after}"));
@@ -144,7 +145,7 @@ async fn the_ndjson_of_events_refuses_a_cursor_ahead_of_the_log_too() {
 
 #[tokio::test]
 async fn a_page_ends_where_the_next_one_begins() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(20).await;
     let page = async |query: &str| server.get(&format!("/api/runs/{run}/events?{query}")).await.expect(200);
     let first = page("limit=10").await;
@@ -163,7 +164,7 @@ async fn a_page_ends_where_the_next_one_begins() {
 
 #[tokio::test]
 async fn a_filter_keeps_the_true_seqs_and_the_end() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let path = format!("{}?types=tool.*,custom.x", stream_of(&run));
     let mut live = server.stream(&path).await;
@@ -279,7 +280,7 @@ async fn idle_streams_hold_no_database_connection() {
 
 #[tokio::test]
 async fn a_deleted_run_ends_the_stream_of_a_reader_that_is_still_in_its_past() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let payload = "x".repeat(60_000);
     for _ in 0..8 {

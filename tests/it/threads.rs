@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 use crate::support::{
     runs::{assert_contiguous, numbered},
     server::{Server, manual_clock, setup},
+    shared::shared,
     threads::{checkpoint_of, encoded_throughout, state, value, write, writes_of},
 };
 
 #[tokio::test]
 async fn a_thread_comes_into_being_with_the_first_thing_that_names_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     for thread in ["put", "run", "checkpoint", "never"] {
         server.get(&format!("/api/threads/{thread}")).await.refused(404, "not_found");
     }
@@ -45,7 +46,7 @@ async fn a_thread_comes_into_being_with_the_first_thing_that_names_it() {
 
 #[tokio::test]
 async fn a_child_run_brings_its_parents_thread_back_and_one_without_a_thread_makes_none() {
-    let server = Server::start().await;
+    let server = shared().await;
     let parent = server.create(json!({ "thread_id": "t" })).await;
     server.start_run().await;
     assert_eq!(server.get("/api/threads").await.expect(200)["threads"].as_array().unwrap().len(), 1);
@@ -59,7 +60,7 @@ async fn a_child_run_brings_its_parents_thread_back_and_one_without_a_thread_mak
 
 #[tokio::test]
 async fn a_put_changes_what_it_names_and_leaves_the_rest() {
-    let server = Server::start().await;
+    let server = shared().await;
     let path = "/api/threads/t";
     let put = async |body: Value, status: u16| {
         let thread = server.put(path, body).await.expect(status);
@@ -83,7 +84,7 @@ async fn a_put_changes_what_it_names_and_leaves_the_rest() {
 
 #[tokio::test]
 async fn a_put_that_breaks_a_rule_changes_nothing_and_makes_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put("/api/threads/t", json!({ "metadata": { "a": 1 }, "ttl_s": 5 })).await.expect(201);
     let before = server.thread("t").await;
     let deep = format!("{{\"metadata\":{{\"a\":{}1{}}}}}", "[".repeat(65), "]".repeat(65));
@@ -120,7 +121,7 @@ async fn a_put_that_breaks_a_rule_changes_nothing_and_makes_nothing() {
 
 #[tokio::test]
 async fn what_a_database_cannot_hold_as_a_number_is_no_failure_of_the_server() {
-    let server = Server::start().await;
+    let server = shared().await;
     for number in ["1e200000", "-1e-200000", &"9".repeat(60_000), "1.0e+400", "-0"] {
         let metadata = format!("{{\"metadata\":{{\"n\":{number}}},\"checkpoint\":{}}}", value(b"x"));
         let reply = server.put_text(&checkpoint_of("t", "1"), metadata).await;
@@ -238,7 +239,7 @@ const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 #[tokio::test]
 async fn what_is_a_thread_id_in_a_body_is_one_in_a_path() {
-    let server = Server::start().await;
+    let server = shared().await;
     let longest = "t".repeat(255);
     let singles = ALPHABET.chars().map(String::from);
     let more =
@@ -300,7 +301,7 @@ async fn what_is_not_a_thread_id_cannot_exist() {
 
 #[tokio::test]
 async fn a_path_of_threads_without_the_method_says_which_it_has() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put_checkpoint("t", "1", state("x")).await;
     for (path, allowed) in [
         ("/api/threads", &["GET", "HEAD"][..]),

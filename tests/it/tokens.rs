@@ -9,6 +9,7 @@ use crate::support::{
     api::{Api, stream_of},
     runs::token,
     server::{Server, setup},
+    shared::shared,
     sse::{Frame, names},
     until,
 };
@@ -109,7 +110,7 @@ async fn joiners_at_any_moment_of_a_message_put_the_same_text_together() {
 
 #[tokio::test]
 async fn tokens_can_be_left_out() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     server.emit(&run, token("m", "so far")).await;
     let mut quiet = server.stream(&format!("{}?tokens=false", stream_of(&run))).await;
@@ -131,7 +132,7 @@ async fn tokens_can_be_left_out() {
 
 #[tokio::test]
 async fn every_open_span_of_a_run_has_its_own_text() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (run, other) = (server.start_run().await, server.start_run().await);
     for (kind, span, text) in [
         ("message.delta", "m", "message"),
@@ -166,7 +167,7 @@ async fn every_open_span_of_a_run_has_its_own_text() {
 
 #[tokio::test]
 async fn a_text_longer_than_a_chunk_arrives_whole_and_to_the_letter() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     let piece = "q\"\\ \u{1}\u{7f}\u{2028}é😀\n".repeat(1_000);
     for _ in 0..20 {
@@ -189,7 +190,7 @@ async fn a_text_longer_than_a_chunk_arrives_whole_and_to_the_letter() {
 
 #[tokio::test]
 async fn nobody_is_shown_the_open_text_of_another_owner() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let feeds = ["/api/stream/runs", "/api/stream/threads/t"];
     let mut owned = Vec::new();

@@ -2,24 +2,28 @@
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, setup};
+use crate::support::{
+    api::Api,
+    server::{Server, setup},
+    shared::shared,
+};
 
 /// An answer of a model.
 fn said(model: &str, usage: &Value) -> Value {
     json!({ "type": "message.completed", "payload": { "text": "x", "model": model, "usage": usage } })
 }
 
-async fn usage_of(server: &Server, run: &str) -> Value {
+async fn usage_of(server: &Api, run: &str) -> Value {
     server.run(run).await["usage"].clone()
 }
 
-async fn asked(server: &Server, query: &str) -> Value {
+async fn asked(server: &Api, query: &str) -> Value {
     server.post("/api/sql", json!({ "query": query })).await.expect(200)["rows"].clone()
 }
 
 #[tokio::test]
 async fn the_cost_of_a_run_is_what_one_computes_by_hand() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "agent": "writer" })).await;
     assert_eq!(usage_of(&server, &run).await, Value::Null);
     // 800 × $2.50 + 200 × $1.25 + 500 × $10 for a million: $0.00725.
@@ -63,7 +67,7 @@ async fn the_cost_of_a_run_is_what_one_computes_by_hand() {
 
 #[tokio::test]
 async fn a_price_that_nobody_knows_is_no_zero() {
-    let server = Server::start().await;
+    let server = shared().await;
     let tokens = json!({ "prompt_tokens": 1000, "completion_tokens": 500 });
     let run = server.create(json!({})).await;
     server.emit(&run, json!([said("nobody-knows-it", &tokens)])).await;

@@ -6,7 +6,8 @@ use crate::{
     agents::{log, response, said, with},
     support::{
         api::{Api, Reply},
-        server::{Server, Setup},
+        server::Setup,
+        shared::shared,
     },
 };
 
@@ -138,7 +139,7 @@ async fn the_messages_of_a_run_are_under_the_same_rule() {
 
 #[tokio::test]
 async fn two_calls_of_a_producer_with_one_id_are_two_items() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     for (args, result) in [("first", "result first"), ("second", "result second")] {
         let call = |more: Value| {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::shared::shared;
 
 /// A form that the contract allows, and what is told of it.
 fn forms() -> Vec<(Value, &'static str)> {
@@ -24,7 +24,7 @@ fn forms() -> Vec<(Value, &'static str)> {
 
 #[tokio::test]
 async fn an_error_in_any_form_is_told_by_type_and_message() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (error, told) in forms() {
         let run = server.start_run().await;
         let failed = |event_type: &str| json!({ "type": event_type, "span_id": "s", "payload": { "name": "plan", "error": error } });
@@ -50,7 +50,7 @@ async fn an_error_in_any_form_is_told_by_type_and_message() {
 
 #[tokio::test]
 async fn a_failure_that_says_nothing_has_no_words_in_its_place() {
-    let server = Server::start().await;
+    let server = shared().await;
     for payload in [json!({}), json!({ "error": null }), json!({ "error": "" }), json!({ "error": {} })] {
         let run = server.start_run().await;
         let failed =

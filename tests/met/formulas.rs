@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::server::Server;
+use crate::support::shared::shared;
 
 #[tokio::test]
 async fn a_title_that_is_a_formula_is_text_in_csv_and_itself_in_json() {
-    let server = Server::start().await;
+    let server = shared().await;
     let title = "=HYPERLINK(\"http://evil.example\",\"Click\")";
     server.create(json!({ "title": title })).await;
     let query = json!({ "query": "select title, -1 as \"@n\", -0.5::float8 as x from runs" });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{api::Api, server::Server};
+use crate::support::{api::Api, shared::shared};
 
 fn asked(id: &str, args: &str) -> Value {
     let payload = json!({"kind": "approval", "tool": "danger", "args": {"what": args}});
@@ -21,7 +21,7 @@ async fn open(api: &Api) -> Vec<Value> {
 
 #[tokio::test]
 async fn an_answer_is_the_answer_to_one_question() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     server.emit(&run, asked("approval:c0", "first")).await;
     // While it is open, and after it was answered.
@@ -47,7 +47,7 @@ async fn an_answer_is_the_answer_to_one_question() {
 
 #[tokio::test]
 async fn a_question_may_be_repeated_under_its_event_id_and_asked_by_another_run() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (run, other) = (server.start_run().await, server.start_run().await);
     let request = json!({"type": "interrupt.requested", "span_id": "i", "event_id": "i:asked"});
     let first = server.emit(&run, json!([request])).await;

@@ -1,5 +1,7 @@
 //! Ids that are used again: within a run by models that count from 0 in each answer, and in the runs of one chat.
 
+use crate::support::{api::Api, shared::shared};
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -105,7 +107,7 @@ async fn two_texts_on_one_span_are_two_messages() {
 
 #[tokio::test]
 async fn a_chat_knows_each_call_of_its_client_by_one_id_and_its_result_finds_the_call() {
-    let server = Server::start().await;
+    let server = shared().await;
     let post = |messages: Value| server.post("/api/ai-sdk/agents/helper", json!({"id": "c", "messages": messages}));
     let mut run = Chat::of(&server, "c").await.run;
     let (message, mut answered) = (run.clone(), Vec::new());
@@ -141,7 +143,7 @@ async fn a_chat_knows_each_call_of_its_client_by_one_id_and_its_result_finds_the
 }
 
 /// The run that goes on with a message.
-async fn next_run(server: &Server, before: &str, messages: &Value) -> String {
+async fn next_run(server: &Api, before: &str, messages: &Value) -> String {
     let body = json!({"id": "c", "messages": messages});
     let request = server.request(reqwest::Method::POST, "/api/ai-sdk/agents/helper").json(&body);
     let response = request.send().await.unwrap();

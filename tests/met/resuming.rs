@@ -3,7 +3,7 @@
 use crate::support::{
     api::{Api, stream_of},
     runs::seqs,
-    server::Server,
+    shared::shared,
 };
 
 /// The seqs of what a stream sends up to its end.
@@ -15,7 +15,7 @@ async fn read(api: &Api, path: &str) -> Vec<i64> {
 
 #[tokio::test]
 async fn a_client_that_cannot_set_the_header_sends_the_last_id_as_a_parameter() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(4).await;
     let stream = stream_of(&run);
     let all = read(&server, &stream).await;
@@ -33,7 +33,7 @@ async fn a_client_that_cannot_set_the_header_sends_the_last_id_as_a_parameter() 
 
 #[tokio::test]
 async fn a_client_that_takes_an_id_before_its_frame_is_whole_misses_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.ended_run(4).await;
     for path in [stream_of(&run), format!("{}?tree=true", stream_of(&run)), format!("{}?view=index", stream_of(&run))] {
         let mut stream = server.stream(&path).await;

@@ -8,6 +8,7 @@ use crate::support::{
     jwt::signed,
     provider::{Key, Provider},
     server::{Server, Setup, setup},
+    shared::shared,
 };
 
 fn believing(provider: &Provider) -> Setup {
@@ -21,7 +22,7 @@ fn claims(server: &Server, provider: &Provider, more: &Value) -> Value {
     claims
 }
 
-async fn ask(server: &Server, token: String) -> Reply {
+async fn ask(server: &Api, token: String) -> Reply {
     server.with(token).get("/api/runs").await
 }
 
@@ -166,7 +167,7 @@ async fn a_token_whose_header_does_not_begin_like_one_is_refused() {
 
 #[tokio::test]
 async fn of_two_credentials_none_is_believed() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let alice = server.as_subject("alice");
     let token = alice.token.clone().unwrap();
     for second in [format!("Bearer {token}"), "Bearer x".to_owned(), String::new()] {

@@ -1,5 +1,7 @@
 //! Questions to people: a run of AG-UI ends with them, and another one brings the answers.
 
+use crate::support::{api::Api, shared::shared};
+
 use serde_json::{Value, json};
 
 use super::{Client, Stream, request, texts, user};
@@ -130,7 +132,7 @@ async fn a_request_without_answers_on_a_thread_with_a_question_fails_and_changes
 
 #[tokio::test]
 async fn questions_that_are_answered_elsewhere_let_the_reader_go_on() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut stream = Stream::post(&server, "elsewhere", &request("t", "r", &[])).await;
     let run = server.get("/api/runs/by-external-id/r").await.expect(200)["run_id"].as_str().unwrap().to_owned();
     let question = json!({"kind": "question", "prompt": "Which colour?"});
@@ -184,7 +186,7 @@ async fn an_answer_over_64_kib_is_refused_in_every_protocol_and_changes_nothing(
 }
 
 /// A run that waits for the answers to `a` and `b`.
-async fn with_two_questions(server: &Server, thread: &str, name: &str) -> String {
+async fn with_two_questions(server: &Api, thread: &str, name: &str) -> String {
     let _stream = Stream::post(server, "elsewhere", &request(thread, name, &[])).await;
     let run = server.get(&format!("/api/runs/by-external-id/{name}")).await.expect(200)["run_id"].clone();
     let run = run.as_str().unwrap().to_owned();
@@ -233,7 +235,7 @@ async fn the_answers_of_a_request_are_accepted_together_with_its_name_or_not_at_
 
 #[tokio::test]
 async fn a_name_of_a_run_is_no_other_runs() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = with_two_questions(&server, "t", "r-1").await;
     drop(Stream::post(&server, "elsewhere", &resume("t", "r-2", &[("a", "1"), ("b", "2")])).await);
     let body = json!({"external_id": "r-2"});
@@ -245,7 +247,7 @@ async fn a_name_of_a_run_is_no_other_runs() {
 
 #[tokio::test]
 async fn the_run_that_waits_is_answered_and_a_question_can_be_named_with_its_run() {
-    let server = Server::start().await;
+    let server = shared().await;
     let waiting = with_two_questions(&server, "t", "r-1").await;
     let newer = server.create(json!({"agent": "elsewhere", "thread_id": "t"})).await;
     let asked = json!([{"type": "interrupt.requested", "span_id": "a"}, {"type": "run.interrupted"}]);
@@ -267,7 +269,7 @@ async fn the_run_that_waits_is_answered_and_a_question_can_be_named_with_its_run
 }
 
 /// The same as a run that was not begun by AG-UI, which would refuse it.
-async fn with_two_questions_beside(server: &Server) -> String {
+async fn with_two_questions_beside(server: &Api) -> String {
     let run = server.create(json!({"agent": "elsewhere", "thread_id": "t"})).await;
     let asked = |id: &str| json!({"type": "interrupt.requested", "span_id": id});
     server.emit(&run, json!([asked("a"), asked("b"), {"type": "run.interrupted"}])).await;
@@ -276,7 +278,7 @@ async fn with_two_questions_beside(server: &Server) -> String {
 
 #[tokio::test]
 async fn a_run_is_joined_and_answered_at_its_own_agent() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = with_two_questions(&server, "t", "r-1").await;
     let path = "/api/agui/agents/other";
     let problem = server.post(path, request("t", "r-1", &[])).await.refused(409, "external_id_taken");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Client, Said, Stream, kinds, request, texts, user};
-use crate::support::{api::Api, runs::token, server::Server, until};
+use crate::support::{api::Api, runs::token, shared::shared, until};
 
 async fn run_of(server: &Api, name: &str) -> String {
     let path = format!("/api/runs/by-external-id/{name}");
@@ -32,7 +32,7 @@ async fn changes(server: &Api, run: &str, stream: &mut Stream) -> Vec<Said> {
 
 #[tokio::test]
 async fn a_text_that_changes_ends_and_is_said_as_another_message_wherever_its_reader_is_cut_off() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut stream = Stream::post(&server, "elsewhere", &request("t", "r", &[user("u", "go")])).await;
     let run = run_of(&server, "r").await;
     let mut whole = changes(&server, &run, &mut stream).await;
@@ -82,7 +82,7 @@ async fn a_text_that_changes_ends_and_is_said_as_another_message_wherever_its_re
 
 #[tokio::test]
 async fn a_client_keeps_its_conversation_when_a_text_changes() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut client = Client::start().await;
     let long = "x".repeat(70_000);
     let earlier = [user("u1", &long), json!({"id": "a1", "role": "assistant", "content": "Long."}), user("u2", "go")];
@@ -103,7 +103,7 @@ async fn a_client_keeps_its_conversation_when_a_text_changes() {
 
 #[tokio::test]
 async fn texts_that_change_cost_a_reader_no_more_than_they_say() {
-    let server = Server::start().await;
+    let server = shared().await;
     let input = request("t", "r", &[user("u", &"x".repeat(50_000))]);
     let mut stream = Stream::post(&server, "elsewhere", &input).await;
     let run = run_of(&server, "r").await;

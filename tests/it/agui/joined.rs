@@ -5,12 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Client, Said, Stream, kinds, request, user};
-use crate::support::{
-    api::Api,
-    runs::token,
-    server::{Server, setup},
-    until,
-};
+use crate::support::{api::Api, runs::token, shared::shared, until};
 
 /// A run whose producer is this test, and its id.
 async fn begun(server: &Api, name: &str) -> (Stream, String) {
@@ -28,7 +23,7 @@ fn completed(span: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn one_that_joins_is_told_the_state_the_messages_and_the_open_message_so_far() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (mut first, run) = begun(&server, "r").await;
     server.emit(&run, json!({"type": "agui.state_snapshot", "payload": {"snapshot": {"n": 1}}})).await;
     server
@@ -126,7 +121,7 @@ fn fold<'a>(said: impl IntoIterator<Item = &'a Said>) -> (BTreeMap<String, Strin
 
 #[tokio::test]
 async fn a_reader_that_is_cut_off_at_any_event_and_comes_back_at_any_time_is_told_the_rest() {
-    let server = Server::start().await;
+    let server = shared().await;
     // What one that was never cut off has, each with what had happened by then.
     let mut whole: Vec<(Said, usize)> = Vec::new();
     let mut stream = Stream::post(&server, "elsewhere", &request("t", "whole", &[])).await;
@@ -168,7 +163,7 @@ async fn a_reader_that_is_cut_off_at_any_event_and_comes_back_at_any_time_is_tol
 
 #[tokio::test]
 async fn the_client_cut_off_twenty_times_has_the_same_messages() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut client = Client::start().await;
     let mut whole = None;
     for cut in 0..=20 {
@@ -199,7 +194,7 @@ fn by_id(messages: &Value) -> BTreeMap<String, Value> {
 
 #[tokio::test]
 async fn a_run_is_nobody_elses() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let (_, run) = begun(&alice, "r").await;
     for id in ["r", run.as_str(), "none", "../x"] {
@@ -212,7 +207,7 @@ async fn a_run_is_nobody_elses() {
 
 #[tokio::test]
 async fn a_position_that_is_none_of_this_run_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (_, _) = begun(&server, "r").await;
     for (last, status, code) in [
         ("x", 400, "invalid_cursor"),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Stream;
-use crate::support::{api::Api, server::Server};
+use crate::support::{api::Api, shared::shared};
 
 /// A run of the thread that said these texts and has ended.
 async fn said(server: &Api, texts: impl Iterator<Item = String>) -> String {
@@ -25,7 +25,7 @@ async fn contents(server: &Api, run: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_messages_of_a_thread_before_a_run_are_told_in_order_however_many_pages_they_take() {
-    let server = Server::start().await;
+    let server = shared().await;
     said(&server, (0..600).map(|n| n.to_string())).await;
     said(&server, (600..1_250).map(|n| n.to_string())).await;
     let run = said(&server, (1_250..1_252).map(|n| n.to_string())).await;
@@ -36,7 +36,7 @@ async fn the_messages_of_a_thread_before_a_run_are_told_in_order_however_many_pa
 
 #[tokio::test]
 async fn of_a_thread_that_is_too_long_the_newest_messages_are_told() {
-    let server = Server::start().await;
+    let server = shared().await;
     let text = |n: usize| format!("{n} {}", "x".repeat(50_000));
     said(&server, (0..60).map(text)).await;
     said(&server, (60..120).map(text)).await;

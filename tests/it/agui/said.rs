@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{Client, Stream, kinds, request, texts, user};
 use crate::{
     agents::{log, of, with},
-    support::server::{Server, Setup},
+    support::server::Setup,
+    support::shared::shared,
 };
 
 /// An agent that thinks, calls a tool of its own, and answers.
@@ -80,7 +81,7 @@ fn millis(at: &Value) -> Value {
 
 #[tokio::test]
 async fn what_an_agent_of_ag_ui_said_comes_out_as_it_went_in() {
-    let server = Server::start().await;
+    let server = shared().await;
     let input = request("t", "r", &[user("u1", "go")]);
     let mut stream = Stream::post(&server, "elsewhere", &input).await;
     let run = server.get("/api/runs/by-external-id/r").await.expect(200);
@@ -151,7 +152,7 @@ async fn what_an_agent_of_ag_ui_said_comes_out_as_it_went_in() {
 
 #[tokio::test]
 async fn a_run_that_fails_or_is_cancelled_says_so() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (run, end, kind) in [
         ("failed", json!({"type": "run.failed", "payload": {"error": {"code": "x", "message": "no"}}}), "RUN_ERROR"),
         ("cancelled", json!({"type": "run.cancelled"}), "RUN_FINISHED"),
@@ -171,7 +172,7 @@ async fn a_run_that_fails_or_is_cancelled_says_so() {
 
 #[tokio::test]
 async fn what_is_no_request_of_ag_ui_is_refused_and_creates_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     let path = "/api/agui/agents/elsewhere";
     for (body, field) in [
         (json!({"runId": "r", "messages": []}), "threadId"),

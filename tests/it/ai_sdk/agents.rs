@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{parts, peer::Peer, route, run_of};
 use crate::{
     agents::{kinds, log, of, said, with},
-    support::server::{Server, setup},
+    support::{api::Api, server::setup, shared::shared},
 };
 
 const CONFIG: &str =
@@ -105,7 +105,7 @@ async fn whoever_writes_instead_of_answering_gets_an_answer_to_that() {
 }
 
 /// A run of `helper` in the chat `c` that waits for two answers.
-async fn waiting(server: &Server) -> String {
+async fn waiting(server: &Api) -> String {
     let run = server.create(json!({"agent": "helper", "thread_id": "c", "input": {"messages": []}})).await;
     let asked = |id: &str| json!({"type": "interrupt.requested", "span_id": id, "payload": {"kind": "approval"}});
     server.emit(&run, json!([asked("a"), asked("b"), {"type": "run.interrupted"}])).await;
@@ -114,7 +114,7 @@ async fn waiting(server: &Server) -> String {
 
 #[tokio::test]
 async fn a_message_that_is_refused_leaves_the_run_that_waits_as_it_is() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = waiting(&server).await;
     let long = json!({"role": "user", "parts": [{"type": "text", "text": "x".repeat(70_000)}]});
     server.post(&route("helper"), json!({"id": "c", "messages": [long]})).await.refused(413, "too_large");
@@ -125,7 +125,7 @@ async fn a_message_that_is_refused_leaves_the_run_that_waits_as_it_is() {
 
 #[tokio::test]
 async fn an_answer_to_what_nobody_asked_is_refused_with_the_others() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = waiting(&server).await;
     let part = |id: &str| {
         json!({"type": "dynamic-tool", "toolName": "x", "toolCallId": id, "state": "approval-responded",

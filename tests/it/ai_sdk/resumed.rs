@@ -1,5 +1,7 @@
 //! A chat whose connection breaks in the middle, and which comes back.
 
+use crate::support::shared::shared;
+
 use serde_json::{Value, json};
 
 use super::{parts, peer::Peer, run_of, spoken};
@@ -37,7 +39,7 @@ fn story() -> Vec<Value> {
 const CHUNKS: [usize; 17] = [2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 18, 19, 20, 21, 22, 23];
 
 /// Follows the story with a connection that breaks after so many chunks; returns the message.
-async fn follow(server: &Server, peer: &mut Peer, chat: &str, cut: Option<usize>) -> Vec<Value> {
+async fn follow(server: &Api, peer: &mut Peer, chat: &str, cut: Option<usize>) -> Vec<Value> {
     peer.open(server, "helper", json!({"id": chat})).await;
     if let Some(cut) = cut {
         peer.order(json!({"do": "cut", "chunks": cut})).await;
@@ -76,7 +78,7 @@ async fn follow(server: &Server, peer: &mut Peer, chat: &str, cut: Option<usize>
 
 #[tokio::test]
 async fn a_chat_that_is_cut_anywhere_has_the_same_message_when_it_has_come_back() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut peer = Peer::start();
     let whole = follow(&server, &mut peer, "whole", None).await;
     let texts: Vec<_> = whole.iter().filter_map(|part| part["text"].as_str()).collect();
@@ -114,7 +116,7 @@ async fn a_server_that_stops_says_so_and_the_chat_comes_back_to_the_next() {
 
 #[tokio::test]
 async fn a_tool_of_the_client_goes_there_and_back_and_the_message_is_one_wherever_it_is_cut() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut peer = Peer::start();
     let tools = json!({"locate": {"description": "where the user is", "parameters": {"type": "object"}}});
     peer.open(&server, "helper", json!({"id": "c", "auto": true, "tools": tools})).await;

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::hash;
 use crate::support::{
-    api::stream_of,
+    api::{Api, stream_of},
     artifacts::files,
     runs::parsed,
     server::{Server, manual_clock, setup},
+    shared::shared,
     sse::envelopes,
 };
 
@@ -18,11 +19,11 @@ fn sized(bytes: usize) -> Value {
     json!({ "text": "é".repeat((bytes - 11) / 2) + &"x".repeat((bytes - 11) % 2) })
 }
 
-async fn events_of(server: &Server, run: &str) -> Vec<Value> {
+async fn events_of(server: &Api, run: &str) -> Vec<Value> {
     server.events(run).await.iter().map(parsed).collect()
 }
 
-async fn whole(server: &Server, event: &Value) -> String {
+async fn whole(server: &Api, event: &Value) -> String {
     let pointer = &event["payload"]["$artifact"];
     let bytes = server.bytes_of(pointer).await;
     assert_eq!((pointer["size"].as_u64(), &pointer["sha256"]), (Some(bytes.len() as u64), &json!(hash(&bytes))));
@@ -99,7 +100,7 @@ async fn nothing_of_a_refused_emit_is_kept() {
 
 #[tokio::test]
 async fn an_end_that_is_too_large_leaves_where_the_whole_is() {
-    let server = Server::start().await;
+    let server = shared().await;
     for (kind, member) in [("run.completed", "output"), ("run.failed", "error")] {
         let run = server.start_run().await;
         let payload = json!({ member: "z".repeat(LIMIT) });

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     runs::new_run_id,
-    server::Server,
+    shared::shared,
     threads::{blob, checkpoint_of, column, encoded, state, state_with, value},
 };
 
@@ -16,7 +16,7 @@ fn places(rows: &[Value]) -> Vec<(&str, &str, &str)> {
 
 #[tokio::test]
 async fn the_newest_is_the_greatest_id_byte_by_byte() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut ids =
         vec!["B", "a", "A", "aa", "a.", "a-", "a_", "Z", "z", "1", "10", "9", "~", "!", "_", "a~", "aA", "ab"];
     for id in &ids {
@@ -46,7 +46,7 @@ async fn the_newest_is_the_greatest_id_byte_by_byte() {
 
 #[tokio::test]
 async fn equal_ids_in_many_namespaces_and_threads_are_each_listed_once() {
-    let server = Server::start().await;
+    let server = shared().await;
     for thread in ["t", "T", "u"] {
         for ns in ["", "a", "A", "a|b", "é"] {
             for id in ["1", "2"] {
@@ -79,7 +79,7 @@ async fn equal_ids_in_many_namespaces_and_threads_are_each_listed_once() {
 
 #[tokio::test]
 async fn a_page_goes_on_where_it_stopped_whatever_is_put_and_taken_between() {
-    let server = Server::start().await;
+    let server = shared().await;
     for n in 0..10 {
         server.put_checkpoint("t", &n.to_string(), state_with("x", json!({ "run_id": n.to_string() }))).await;
     }
@@ -95,7 +95,7 @@ async fn a_page_goes_on_where_it_stopped_whatever_is_put_and_taken_between() {
 
 #[tokio::test]
 async fn a_list_of_many_checkpoints_needs_many_steps_and_misses_none() {
-    let server = Server::start().await;
+    let server = shared().await;
     for n in 0..130 {
         server
             .put_checkpoint(
@@ -128,7 +128,7 @@ async fn a_list_of_many_checkpoints_needs_many_steps_and_misses_none() {
 
 #[tokio::test]
 async fn a_page_of_large_values_ends_early_and_loses_nothing() {
-    let server = Server::start().await;
+    let server = shared().await;
     let large = vec![b'x'; 4 * 1024 * 1024];
     let ids: Vec<String> = (0..60).map(|n| format!("{n:02}")).collect();
     let first = state_with("x", json!({ "versions": { "c": 1 }, "blobs": { "c": blob(1, &large) } }));
@@ -148,7 +148,7 @@ async fn a_page_of_large_values_ends_early_and_loses_nothing() {
 
 #[tokio::test]
 async fn one_checkpoint_that_is_larger_than_a_page_is_given_alone() {
-    let server = Server::start().await;
+    let server = shared().await;
     let large = vec![b'x'; 17 * 1024 * 1024];
     server.put_checkpoint("t", "1", state("small")).await;
     server.put_checkpoint("t", "2", json!({ "checkpoint": value(&large) })).await;
@@ -162,7 +162,7 @@ async fn one_checkpoint_that_is_larger_than_a_page_is_given_alone() {
 
 #[tokio::test]
 async fn a_filter_shows_what_contains_all_of_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let metadata = [
         ("a", r#"{"source":"loop","step":1,"writes":null,"tags":["x","y"],"deep":{"k":{"n":1,"m":2}}}"#),
         ("b", r#"{"source":"input","step":-1,"tags":[],"deep":{"k":[{"n":1},{"n":2}]}}"#),
@@ -217,7 +217,7 @@ async fn a_filter_shows_what_contains_all_of_it() {
 
 #[tokio::test]
 async fn what_is_no_filter_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put_checkpoint("t", "1", state("x")).await;
     for filter in [
         "[]",
@@ -259,7 +259,7 @@ async fn what_is_no_filter_is_refused() {
 
 #[tokio::test]
 async fn the_newest_of_a_run_is_where_it_goes_on() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (first, second) = (new_run_id(), new_run_id());
     for (id, ns, run) in [
         ("1", "", &first),

@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 
 use crate::support::{
     server::Server,
+    shared::shared,
     threads::{blob, bytes_of, checkpoint_of, encoded, encoded_throughout, state, state_with, value, write, writes_of},
 };
 
 #[tokio::test]
 async fn a_version_is_a_number_in_its_spelling_or_a_string() {
-    let server = Server::start().await;
+    let server = shared().await;
     let longest = format!("\"{}\"", "v".repeat(128));
     // 1 and "1" are two, and so are 1 and 1.0.
     let versions = [
@@ -61,7 +62,7 @@ async fn a_version_is_a_number_in_its_spelling_or_a_string() {
 
 #[tokio::test]
 async fn a_channel_may_have_any_name_that_is_one_line() {
-    let server = Server::start().await;
+    let server = shared().await;
     let names = [
         "messages",
         "__start__",
@@ -105,7 +106,7 @@ async fn a_channel_may_have_any_name_that_is_one_line() {
 
 #[tokio::test]
 async fn a_namespace_that_is_absent_is_the_empty_one() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.try_checkpoint("t", "1", state_with("root", json!({ "ns": "" }))).await.expect(201);
     server.try_checkpoint("t", "1", state("root again")).await.expect(200);
     let longest = "n".repeat(1_024);
@@ -134,7 +135,7 @@ async fn a_namespace_that_is_absent_is_the_empty_one() {
 
 #[tokio::test]
 async fn names_may_be_as_long_as_their_bounds_and_no_longer() {
-    let server = Server::start().await;
+    let server = shared().await;
     // Text that follows no pattern, so that no compression makes it shorter.
     let mut seed = 7u32;
     let mut text = |bytes: usize| -> String {
@@ -175,7 +176,7 @@ async fn names_may_be_as_long_as_their_bounds_and_no_longer() {
 
 #[tokio::test]
 async fn what_is_a_checkpoint_id_comes_back_and_what_is_none_is_refused() {
-    let server = Server::start().await;
+    let server = shared().await;
     let longest = "i".repeat(128);
     let every: String = ('!'..='~').collect();
     for id in [

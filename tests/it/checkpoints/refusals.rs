@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     server::Server,
+    shared::shared,
     threads::{checkpoint_of, encoded, state, state_with, value, write, writes_of},
 };
 
@@ -63,7 +64,7 @@ async fn a_checkpoint_that_breaks_a_rule_leaves_nothing() {
 
 #[tokio::test]
 async fn a_filter_of_any_depth_is_answered() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put_checkpoint("t", "1", state("x")).await;
     for levels in [63, 64, 1_000] {
         let filter = format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
@@ -111,7 +112,7 @@ async fn writes_that_break_a_rule_leave_nothing() {
 
 #[tokio::test]
 async fn whoever_goes_over_a_bound_of_checkpoints_is_told_so() {
-    let server = Server::start().await;
+    let server = shared().await;
     let metadata = |bytes: usize| state_with("x", json!({ "metadata": { "a": "x".repeat(bytes - 8) } }));
     server.try_checkpoint("t", "1", metadata(64 * 1024)).await.expect(201);
     server.try_checkpoint("t", "2", metadata(64 * 1024 + 1)).await.refused(413, "too_large");
@@ -133,7 +134,7 @@ async fn whoever_goes_over_a_bound_of_checkpoints_is_told_so() {
 
 #[tokio::test]
 async fn a_small_checkpoint_does_not_come_back_as_a_large_one() {
-    let server = Server::start().await;
+    let server = shared().await;
     let numbers = vec!["1e100000"; 100].join(",");
     let body = format!("{{\"checkpoint\":{},\"metadata\":{{\"n\":[{numbers}]}}}}", value(b"x"));
     let sent = body.len();

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::{
     cluster::Db,
-    server::{Server, setup},
+    server::setup,
+    shared::shared,
     threads::{bytes_of, checkpoint_of, state, state_with, write, writes_of},
 };
 
@@ -22,7 +23,7 @@ fn places(checkpoint: &Value) -> Vec<(String, String, i64, String)> {
 
 #[tokio::test]
 async fn writes_stand_in_the_order_of_path_task_and_index() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put_checkpoint("t", "1", state("x")).await;
     let mut expected = Vec::new();
     // Bytewise: capitals before small letters, whatever a language thinks of it.
@@ -47,7 +48,7 @@ async fn writes_stand_in_the_order_of_path_task_and_index() {
 
 #[tokio::test]
 async fn the_first_write_stays_unless_a_later_one_may_replace_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.put_checkpoint("t", "1", state("x")).await;
     let put = async |upsert: Option<bool>, path: &str, writes: Value| {
         let mut body = json!({ "task_id": "a", "task_path": path, "writes": writes });
@@ -76,7 +77,7 @@ async fn the_first_write_stays_unless_a_later_one_may_replace_it() {
 
 #[tokio::test]
 async fn a_write_may_come_before_its_checkpoint_and_belongs_to_no_other() {
-    let server = Server::start().await;
+    let server = shared().await;
     let body = |ns: &str, text: &str| json!({ "ns": ns, "task_id": "a", "writes": [write(0, "c", text.as_bytes())] });
     assert_eq!(server.put_writes("t", "2", body("", "early")).await, 1);
     assert_eq!(server.put_writes("t", "2", body("n", "elsewhere")).await, 1);

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::world::{Pair, check, fill, lines_below, says};
 use crate::support::{
     runs::{new_run_id, parsed},
-    server::Server,
+    shared::shared,
 };
 
 /// Files with their contents.
@@ -144,7 +144,7 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
 
 #[tokio::test]
 async fn an_event_and_the_bytes_that_come_for_it_say_the_same() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (run, artifact, hash) = (new_run_id(), new_run_id(), Hash::new(Sha256::digest(b"bytes").into()));
     let told = |name: &str, size: u64| {
         format!(

@@ -8,11 +8,12 @@ use crate::support::{
     api::stream_of,
     runs::{new_run_id, parsed},
     server::setup,
+    shared::shared,
 };
 
 #[tokio::test]
 async fn somebody_elses_run_is_not_touched_by_an_import_of_the_same_id() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = new_run_id();
     let lines = lines_of(&run, 3);
@@ -32,7 +33,7 @@ async fn somebody_elses_run_is_not_touched_by_an_import_of_the_same_id() {
 
 #[tokio::test]
 async fn a_parent_that_is_somebody_elses_is_like_one_that_is_not_here() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let theirs = alice.start_run().await;
     let mut tree = alice.stream(&format!("{}?tree=true", stream_of(&theirs))).await;

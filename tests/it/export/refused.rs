@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::world::{Pair, check, command, count_runs, file_of, fill, lines_below, lines_of, piece, run_id_at, says};
-use crate::support::{cluster::execute, runs::new_run_id, server::Server};
+use crate::support::{cluster::execute, runs::new_run_id, server::Server, shared::shared};
 
 #[tokio::test]
 async fn a_file_that_does_not_verify_is_refused_and_nothing_of_it_arrives() {
@@ -80,7 +80,7 @@ async fn a_run_that_is_here_and_says_something_else_is_refused_and_stays_as_it_i
 
 #[tokio::test]
 async fn the_route_refuses_what_no_log_holds() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = new_run_id();
     let lines = lines_of(&run, 4);
     let part = |of: &[usize]| of.iter().map(|at| lines[*at].clone() + "\n").collect::<String>();
@@ -172,7 +172,7 @@ async fn a_log_that_lacks_its_beginning_is_not_exported() {
 
 #[tokio::test]
 async fn what_only_a_server_records_is_not_brought_in_by_hand() {
-    let server = Server::start().await;
+    let server = shared().await;
     let asked = ("interrupt.requested", r#"{"kind":"approval"}"#);
     let answer = ("interrupt.resolved", r#"{"interrupt_id":"i","decision":"approve","value":null}"#);
     let import = async |events: &[(&str, &str)], key: Option<usize>| {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::{ANSWERED, answer, ask, kinds, payloads, time, waiting};
 use crate::support::{
     cluster::Db,
-    server::{Server, manual_clock, setup},
+    server::{manual_clock, setup},
+    shared::shared,
 };
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn a_run_that_has_ended_expires_no_more() {
 
 #[tokio::test]
 async fn a_cancel_answers_what_is_open_before_it_ends_the_run() {
-    let server = Server::start().await;
+    let server = shared().await;
     let root = server.create(json!({ "thread_id": "t" })).await;
     let child = server.child_of(&root).await;
     let open = |id: &str| json!({ "type": "interrupt.requested", "span_id": id });
@@ -234,7 +235,7 @@ async fn a_cancel_and_an_answer_at_once_agree_on_one_resolution() {
 
 #[tokio::test]
 async fn a_cancel_closes_however_many_are_open() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.start_run().await;
     for batch in 0..3 {
         let open = |n: usize| json!({ "type": "interrupt.requested", "span_id": format!("{batch}-{n}") });

@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{answer, ask};
-use crate::support::{
-    api::Api,
-    server::{Server, setup},
-    sse::names,
-};
+use crate::support::{api::Api, server::setup, shared::shared, sse::names};
 
 async fn listed(api: &Api, query: &str) -> Value {
     api.get(&format!("/api/interrupts{query}")).await.expect(200)
@@ -19,7 +15,7 @@ fn ids(list: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn what_all_runs_ask_is_one_list_with_the_newest_first_and_everything_a_person_needs() {
-    let server = Server::start().await;
+    let server = shared().await;
     let first = server.create(json!({ "title": "Tidy up", "agent": "coder", "thread_id": "t" })).await;
     let payload = json!({
         "kind": "approval", "prompt": "Delete the branch?", "tool": "git", "args": { "branch": "old" },
@@ -66,7 +62,7 @@ async fn what_all_runs_ask_is_one_list_with_the_newest_first_and_everything_a_pe
 
 #[tokio::test]
 async fn an_answer_and_the_end_of_a_run_take_a_question_off_the_list_and_the_feed_says_so() {
-    let server = Server::start().await;
+    let server = shared().await;
     let (answered, ended, kept) = (server.start_run().await, server.start_run().await, server.start_run().await);
     for (run, id) in [(&answered, "a"), (&ended, "b"), (&kept, "c")] {
         ask(&server, run, id, json!({})).await;

@@ -1,5 +1,7 @@
 //! Agents that a runner carries out: the same story, the same state, wherever they are at work.
 
+use crate::support::{api::Api, shared::shared};
+
 mod answers;
 mod deaths;
 mod losses;
@@ -44,7 +46,7 @@ text = "three {user}"
 "#;
 
 /// What the checkpoints of a thread hold, oldest first, without what is new in every run.
-async fn states(server: &Server, thread: &str) -> Vec<(String, Value, Value)> {
+async fn states(server: &Api, thread: &str) -> Vec<(String, Value, Value)> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let text = |b: &Value| String::from_utf8(STANDARD.decode(b.as_str().unwrap()).unwrap()).unwrap();
     let page = server.get(&format!("/api/threads/{thread}/checkpoints")).await.expect(200);
@@ -114,7 +116,7 @@ async fn what_is_too_long_for_a_run_is_kept_as_an_artifact_of_the_server() {
         [[turns]]
         text = "that was long"
     "#;
-    let server = Server::start().await;
+    let server = shared().await;
     let _hands = Hands::of(&with(config, &[("loud.toml", script)]), &server);
     let run = ask(&server, "loud", "shout", json!({})).await;
     assert_eq!(response(&server, &run).await, "that was long");

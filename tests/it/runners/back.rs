@@ -1,11 +1,11 @@
 //! A runner that was away: it comes back to its runs, in time or too late.
 
 use super::*;
-use crate::support::{cluster::Db, proxy::Proxy};
+use crate::support::{cluster::Db, proxy::Proxy, shared::shared};
 
 #[tokio::test]
 async fn a_runner_that_comes_back_in_time_keeps_its_runs_and_sends_again_what_was_not_acknowledged() {
-    let server = Server::start().await;
+    let server = shared().await;
     let proxy = Proxy::to_http(&server.base).await;
     let mut through = server.api.clone();
     through.base = proxy.base();
@@ -57,7 +57,7 @@ async fn the_runner_may_come_back_to_another_server_and_the_old_connection_is_wo
 
 #[tokio::test]
 async fn a_newer_connection_of_a_session_ends_the_older_one() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut old = server.runner(&["a"], 4).await;
     let run = job(&server).await;
     old.assigned().await;
@@ -69,7 +69,7 @@ async fn a_newer_connection_of_a_session_ends_the_older_one() {
 
 #[tokio::test]
 async fn an_assignment_that_was_lost_on_the_way_is_made_again() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut old = server.runner(&["a"], 4).await;
     let (known, lost) = (job(&server).await, job(&server).await);
     old.assigned().await;
@@ -121,7 +121,7 @@ async fn a_runner_that_comes_back_too_late_is_told_per_run_and_its_late_events_a
 
 #[tokio::test]
 async fn a_session_of_somebody_else_gives_nothing() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = alice.create(json!({ "agent": "a", "start": false })).await;
     let mut hers = alice.runner(&["a"], 1).await;

@@ -6,11 +6,11 @@ use tokio::{
 };
 
 use super::*;
-use crate::support::patiently;
+use crate::support::{api::Api, patiently, shared::shared};
 
 #[tokio::test]
 async fn only_a_websocket_of_the_right_kind_and_origin_is_opened() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.get("/api/runners/connect").await.refused(426, "upgrade_required");
     let mut request = server.runner_request();
     request.headers_mut().remove("sec-websocket-protocol");
@@ -46,7 +46,7 @@ async fn only_a_credential_that_may_emit_for_all_runs_opens_one() {
 
 #[tokio::test]
 async fn what_is_no_message_is_answered_with_an_error_and_a_close() {
-    let server = Server::start().await;
+    let server = shared().await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for (message, code, close) in [
         (Message::text("{"), "malformed", 1007),
@@ -87,7 +87,7 @@ fn frame(first: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// An open socket without a library on this side of it.
-async fn bare(server: &Server) -> TcpStream {
+async fn bare(server: &Api) -> TcpStream {
     let host = server.base.strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(host).await.unwrap();
     let request = format!(
@@ -150,7 +150,7 @@ async fn frames_that_the_standard_forbids_end_the_connection_they_came_on() {
 
 #[tokio::test]
 async fn the_first_message_is_a_hello_within_its_bounds() {
-    let server = Server::start().await;
+    let server = shared().await;
     let many: Vec<String> = (0..257).map(|n| format!("a{n}")).collect();
     let hello = |rest: Value| {
         let mut hello = json!({ "type": "hello", "runner": "r", "agents": ["a"], "capacity": 1 });
@@ -178,7 +178,7 @@ async fn the_first_message_is_a_hello_within_its_bounds() {
 
 #[tokio::test]
 async fn events_that_no_producer_may_emit_are_refused_whole_and_the_connection_goes_on() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut runner = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     runner.assigned().await;
@@ -207,7 +207,7 @@ async fn events_that_no_producer_may_emit_are_refused_whole_and_the_connection_g
 
 #[tokio::test]
 async fn the_credential_of_a_connection_does_not_come_in_with_its_messages() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let alice = server.as_subject("alice");
     let mut runner = alice.runner(&["a"], 1).await;
     let run = alice.create(json!({ "agent": "a", "start": false })).await;
@@ -224,7 +224,7 @@ async fn the_credential_of_a_connection_does_not_come_in_with_its_messages() {
 
 #[tokio::test]
 async fn a_runner_that_reads_nothing_holds_up_nobody() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut stuck = server.runner(&["a"], 1).await;
     let run = job(&server).await;
     stuck.assigned().await;
@@ -269,7 +269,7 @@ async fn an_acknowledgement_that_frees_no_slot_asks_the_database_for_no_work() {
 
 #[tokio::test]
 async fn a_runner_that_does_not_read_keeps_no_other_of_its_principal_waiting() {
-    let server = Server::start().await;
+    let server = shared().await;
     let _deaf = server.runner(&["a"], 100).await;
     for _ in 0..20 {
         let input = json!({ "text": "x".repeat(60_000) });

@@ -44,22 +44,27 @@ pub struct Db {
     /// The data directory of its servers.
     pub data: tempfile::TempDir,
     shared: &'static Shared,
-    _place: SemaphorePermit<'static>,
+    _place: Option<SemaphorePermit<'static>>,
 }
 
 impl Db {
     pub async fn new() -> Arc<Self> {
-        Self::at(PLACES.acquire().await.unwrap()).await
+        Self::at(Some(PLACES.acquire().await.unwrap())).await
+    }
+
+    /// One that outlives the test, beside those of the tests.
+    pub async fn beside() -> Arc<Self> {
+        Self::at(None).await
     }
 
     /// Two, acquired together, so that no two tests wait for each other's second one.
     pub async fn two() -> [Arc<Self>; 2] {
         let mut places = PLACES.acquire_many(2).await.unwrap();
         let place = places.split(1).unwrap();
-        [Self::at(places).await, Self::at(place).await]
+        [Self::at(Some(places)).await, Self::at(Some(place)).await]
     }
 
-    async fn at(place: SemaphorePermit<'static>) -> Arc<Self> {
+    async fn at(place: Option<SemaphorePermit<'static>>) -> Arc<Self> {
         // The first test waits while the cluster is created or recovers; that has a bound of its own.
         let shared = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));

@@ -18,6 +18,7 @@ pub mod proxy;
 pub mod runner;
 pub mod runs;
 pub mod server;
+pub mod shared;
 pub mod sse;
 pub mod telegram;
 pub mod threads;

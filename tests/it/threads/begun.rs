@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{cluster::execute, server::Server};
+use crate::support::{cluster::execute, server::Server, shared::shared};
 
 #[tokio::test]
 async fn a_run_is_not_seen_before_its_thread_is_there() {
@@ -22,7 +22,7 @@ async fn a_run_is_not_seen_before_its_thread_is_there() {
 
 #[tokio::test]
 async fn a_run_that_is_refused_leaves_no_thread() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.create(json!({ "external_id": "taken", "thread_id": "first" })).await;
     let body = |thread: &str| json!({ "external_id": "taken", "thread_id": thread });
     server.post("/api/runs", body("new")).await.refused(409, "external_id_taken");
@@ -34,7 +34,7 @@ async fn a_run_that_is_refused_leaves_no_thread() {
 
 #[tokio::test]
 async fn runs_that_are_refused_at_the_same_time_leave_no_thread() {
-    let server = Server::start().await;
+    let server = shared().await;
     server.create(json!({ "external_id": "taken", "thread_id": "first" })).await;
     let mut refused = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -68,7 +68,7 @@ async fn a_run_does_not_wait_long_for_a_thread_that_others_are_writing_and_holds
 
 #[tokio::test]
 async fn runs_that_name_a_new_thread_at_the_same_time_are_all_in_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut created = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let api = (*server).clone();

@@ -10,6 +10,7 @@ use crate::support::{
     cluster::{Db, execute},
     runs::new_run_id,
     server::{Server, setup},
+    shared::shared,
     threads::{blob, column, encoded, state_with, value, write, writes_of},
 };
 
@@ -73,7 +74,7 @@ fn same(foreign: &Reply, absent: &Reply, what: &str) {
 
 #[tokio::test]
 async fn somebody_elses_thread_and_an_absent_one_answer_alike_byte_for_byte() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = fill(&alice, "alice").await;
     let before = sight(&alice, &run).await;
@@ -123,7 +124,7 @@ async fn somebody_elses_thread_and_an_absent_one_answer_alike_byte_for_byte() {
 
 #[tokio::test]
 async fn what_one_does_to_a_thread_the_other_with_its_name_does_not_feel() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = fill(&alice, "alice").await;
     let before = sight(&alice, &run).await;
@@ -168,7 +169,7 @@ fn alice_owner(sight: &[(u16, String)]) -> Value {
 
 #[tokio::test]
 async fn a_checkpoint_that_names_somebody_elses_run_learns_nothing_and_reaches_nothing() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let run = fill(&alice, "alice").await;
     let before = sight(&alice, &run).await;
@@ -193,7 +194,7 @@ async fn a_checkpoint_that_names_somebody_elses_run_learns_nothing_and_reaches_n
 
 #[tokio::test]
 async fn the_stream_of_a_thread_shows_its_owners_runs_only() {
-    let server = setup().jwt().start().await;
+    let server = shared().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     fill(&alice, "alice").await;
     let mut stream = bob.stream("/api/stream/threads/t").await;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{
     runs::{new_run_id, numbered, token},
     server::{Server, manual_clock, setup},
+    shared::shared,
     threads::{column, encoded, state},
 };
 
@@ -62,7 +63,7 @@ async fn a_thread_that_is_used_while_it_is_listed_is_shown_once() {
 
 #[tokio::test]
 async fn a_search_takes_its_text_to_the_letter() {
-    let server = Server::start().await;
+    let server = shared().await;
     for id in ["a.b", "axb", "a_b", "a-b", "zzz@a.bz", "Q+q", "other"] {
         server.put(&format!("/api/threads/{id}"), json!({})).await.expect(201);
     }
@@ -90,7 +91,7 @@ async fn a_search_takes_its_text_to_the_letter() {
 
 #[tokio::test]
 async fn a_list_refuses_a_page_it_cannot_give() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "thread_id": "t" })).await;
     server.create(json!({ "thread_id": "t" })).await;
     server.put("/api/threads/u", json!({})).await.expect(201);
@@ -137,7 +138,7 @@ async fn a_list_refuses_a_page_it_cannot_give() {
 
 #[tokio::test]
 async fn the_runs_of_a_thread_are_those_that_named_it() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut made = Vec::new();
     for n in 0..5 {
         made.push(server.create(json!({ "thread_id": "t", "title": n.to_string() })).await);
@@ -166,7 +167,7 @@ async fn the_runs_of_a_thread_are_those_that_named_it() {
 
 #[tokio::test]
 async fn a_message_says_who_spoke_and_holds_its_parts_to_the_letter() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "thread_id": "t", "role": "worker", "agent": "w1" })).await;
     let parts = r#"[{"type":"text","text":"Hé","n":1.50},{"type":"image","url":"x"},{"text":"llo","type":"text"}]"#;
     let said =
@@ -199,7 +200,7 @@ async fn a_message_says_who_spoke_and_holds_its_parts_to_the_letter() {
 
 #[tokio::test]
 async fn no_payload_of_a_message_breaks_the_list() {
-    let server = Server::start().await;
+    let server = shared().await;
     let run = server.create(json!({ "thread_id": "t" })).await;
     let payloads = [
         "null",
@@ -264,7 +265,7 @@ async fn messages_come_oldest_first_and_each_once() {
 
 #[tokio::test]
 async fn messages_of_runs_that_overlap_come_run_after_run() {
-    let server = Server::start().await;
+    let server = shared().await;
     let supervisor = server.create(json!({ "thread_id": "t", "role": "supervisor" })).await;
     let worker = server.child_of(&supervisor).await;
     for (n, run) in [&supervisor, &worker, &supervisor, &worker, &worker, &supervisor].into_iter().enumerate() {

@@ -1,5 +1,7 @@
 //! Questions to people that a runner's agents ask.
 
+use crate::support::{api::Api, shared::shared};
+
 use super::*;
 use crate::agents::{answer, questions};
 
@@ -55,7 +57,7 @@ async fn an_answer_that_comes_while_a_runners_run_looks_for_it_is_not_lost() {
 }
 
 /// Asks, and is told the answer.
-async fn asked_and_answered(server: &Server, runner: &mut crate::support::runner::Wire) -> String {
+async fn asked_and_answered(server: &Api, runner: &mut crate::support::runner::Wire) -> String {
     let run = job(server).await;
     assert_eq!(runner.assigned().await, run);
     let ask = json!([{ "type": "interrupt.requested", "span_id": "i1" }, { "type": "run.interrupted" }]);
@@ -68,7 +70,7 @@ async fn asked_and_answered(server: &Server, runner: &mut crate::support::runner
 
 #[tokio::test]
 async fn a_run_that_is_given_back_while_its_answer_comes_is_not_taken_for_done() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut runner = server.runner(&["a"], 1).await;
     let run = asked_and_answered(&server, &mut runner).await;
     runner.expect("run.resume").await;
@@ -86,7 +88,7 @@ async fn a_run_that_is_given_back_while_its_answer_comes_is_not_taken_for_done()
 
 #[tokio::test]
 async fn a_run_that_is_given_back_by_a_runner_that_was_away_for_the_answer_is_not_taken_for_done() {
-    let server = Server::start().await;
+    let server = shared().await;
     let mut runner = server.runner(&["a"], 1).await;
     let run = asked_and_answered(&server, &mut runner).await;
     let lease = runner.lease_id.clone();

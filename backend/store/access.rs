@@ -91,9 +91,9 @@ impl Access {
         Ok(started == role)
     }
 
-    /// Rejects a pooler that lends the connections of the database for less than a session: what one of ours is set to
-    /// would hold for others, its role and its owner among them.
-    pub(super) async fn check_sessions(&self) -> Result<(), Error> {
+    /// Opens one, and rejects a pooler that lends the connections of the database for less than a session: what one of ours is set to
+    /// would hold for others, its role and its owner among them. A second connection is needed meanwhile.
+    pub(super) async fn open_checked(&self) -> Result<PgConnection, Error> {
         let mut first = PgConnection::connect_with(&self.options).await?;
         let mut second = PgConnection::connect_with(&self.options).await?;
         // Statements without a name, which such a pooler passes on.
@@ -114,9 +114,9 @@ impl Access {
                 ));
             }
         }
-        first.close().await?;
         second.close().await?;
-        Ok(())
+        set(&mut first, &self.settings).await?;
+        Ok(first)
     }
 }
 

@@ -14,9 +14,7 @@ pub struct Durability {
 
 /// The version of Postgres and its durability settings, if it can be used at all.
 pub async fn look(options: &PgConnectOptions) -> Result<(String, Durability), Error> {
-    let access = Access::new(options);
-    access.check_sessions().await?;
-    let mut connection = access.open().await?;
+    let mut connection = Access::new(options).open_checked().await?;
     let version = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
     let durability = Durability::of(&mut connection).await?;
     connection.close().await?;

@@ -184,10 +184,8 @@ impl Store {
     /// Connects, migrates the schema and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         let access = Access::new(&settings.options);
-        if !settings.is_direct {
-            bounded(READ_WAIT_MS_MAX, access.check_sessions()).await?;
-        }
-        let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(access.open().await?) }).await?;
+        let open = async { if settings.is_direct { Ok(access.open().await?) } else { access.open_checked().await } };
+        let mut owner = bounded(READ_WAIT_MS_MAX, open).await?;
         let durability = Durability::of(&mut owner).await?;
         durability.check()?;
         // Also set explicitly: a setting that is changed under a running server must not weaken its connections.

@@ -152,7 +152,7 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
 
 /// Rejects a database behind a pooler that lends connections for less than a session.
 pub async fn check_sessions(options: &PgConnectOptions) -> Result<(), Error> {
-    Access::new(options).check_sessions().await
+    Ok(Access::new(options).open_checked().await?.close().await?)
 }
 
 /// Runs one statement in a read-only transaction of the reader's role, and returns how many rows it yielded.

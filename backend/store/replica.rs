@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, postgres::PgConnectOptions};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
@@ -220,7 +220,7 @@ impl Replica {
 
     /// Refuses what is no replica of this database, or is behind a pooler that mixes sessions.
     async fn check(&self) -> Result<(), Error> {
-        Access::new(&self.options).check_sessions().await?;
+        Access::new(&self.options).open_checked().await?.close().await?;
         if self.store.artifacts().home().await? == self.home {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use runreel::{
     store::{Settings, Store},
 };
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 
 use super::{PATIENCE, until};
 
@@ -33,8 +33,12 @@ struct Shared {
     readers_log_in: bool,
     /// A database with the schema, so that a test does not wait for the migrations.
     template: String,
+    create: mpsc::UnboundedSender<Creation>,
     drop_later: mpsc::UnboundedSender<String>,
 }
+
+/// The text that creates a database, and who waits for it.
+type Creation = (String, oneshot::Sender<()>);
 
 /// A database of one test; dropped with it.
 pub struct Db {
@@ -68,8 +72,9 @@ impl Db {
         // The first test waits while the cluster is created or recovers; that has a bound of its own.
         let shared = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
-        let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
-        execute(&mut connection, format!("create database {name} template {}", shared.template)).await;
+        let (done, is_done) = oneshot::channel();
+        shared.create.send((format!("create database {name} template {}", shared.template), done)).unwrap();
+        is_done.await.unwrap();
         let (artifacts, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         Arc::new(Self { name, artifacts, data, shared, _place: place })
     }
@@ -197,7 +202,8 @@ fn shared() -> &'static Shared {
 }
 
 async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
-    let (sender, mut names) = mpsc::unbounded_channel::<String>();
+    let (create, creations) = mpsc::unbounded_channel();
+    let (drop_later, mut names) = mpsc::unbounded_channel::<String>();
     let given = std::env::var("RUNREEL_TEST_DATABASE_URL").ok();
     let (options, endpoint, _cluster) = if let Some(url) = &given {
         (url.parse().expect("RUNREEL_TEST_DATABASE_URL is a URL of Postgres"), None, None)
@@ -218,14 +224,23 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
         runreel::store::query::enable_reader_login(&options).await.unwrap();
     }
     let shared =
-        Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, drop_later: sender };
+        Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, create, drop_later };
     ready.send(shared).expect("somebody waits for the cluster");
     tokio::spawn(sweep(options.clone()));
+    tokio::spawn(create_databases(options.clone(), creations));
+    // One connection for all: Postgres starts a process for each.
+    let mut connection = PgConnection::connect_with(&options).await.expect("the cluster answers");
     while let Some(name) = names.recv().await {
-        if let Ok(mut connection) = PgConnection::connect_with(&options).await {
-            let text = format!("drop database if exists {name} with (force)");
-            let _ = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&mut connection).await;
-        }
+        let text = format!("drop database if exists {name} with (force)");
+        let _ = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&mut connection).await;
+    }
+}
+
+async fn create_databases(options: PgConnectOptions, mut creations: mpsc::UnboundedReceiver<Creation>) {
+    let mut connection = PgConnection::connect_with(&options).await.expect("the cluster answers");
+    while let Some((text, done)) = creations.recv().await {
+        execute(&mut connection, text).await;
+        let _ = done.send(());
     }
 }
 

@@ -37,6 +37,9 @@ pub struct Frame {
     pub history: Tag,
     /// The status a terminal event leaves its run in.
     pub terminal: Option<Status>,
+    /// Whether this token is of what another process had written before this one followed it: that one may have been
+    /// killed, and nothing may ever continue it.
+    pub is_earlier: bool,
     /// The whole frame of a run's own stream, `id:` line included.
     block: Bytes,
     /// Where the JSON is; the `id:` line follows it.
@@ -67,6 +70,7 @@ impl Frame {
         Self {
             context,
             terminal: Status::after(&event.event_type).filter(|status| status.is_terminal()),
+            is_earlier: false,
             event_type: event.event_type.clone(),
             span_id: event.span_id.clone(),
             parent_span_id: event.parent_span_id.clone(),

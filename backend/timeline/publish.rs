@@ -213,7 +213,7 @@ impl Gate {
                 Publication::Delta(event, span_id, text) => {
                     // A full span was refused when the commit was planned.
                     let Ok(offset) = state.open.add(&context, &event, &span_id, &text) else { continue };
-                    self.publish_delta(&state, context, event, offset);
+                    self.publish_delta(&state, context, event, (offset, false));
                 }
             }
         }
@@ -227,10 +227,19 @@ impl Gate {
         }
     }
 
-    fn publish_delta(&self, state: &GateState, context: Arc<RunContext>, delta: Recorded, offset: usize) {
+    /// Publishes a delta, with its offset and whether it [is of earlier](Frame::is_earlier).
+    fn publish_delta(
+        &self,
+        state: &GateState,
+        context: Arc<RunContext>,
+        delta: Recorded,
+        (offset, is_earlier): (usize, bool),
+    ) {
         if self.bus.is_heard(context.run_id, &context.owner_id) {
             let delta = Recorded { payload: with_offset(&delta.payload, offset), ..delta };
-            state.bus.publish(Frame::new(context, &delta, None, Tag::FIRST));
+            let mut frame = Frame::new(context, &delta, None, Tag::FIRST);
+            frame.is_earlier = is_earlier;
+            state.bus.publish(frame);
         }
     }
 

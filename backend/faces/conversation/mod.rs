@@ -137,7 +137,21 @@ impl<D: Dialect> Conversation<D> {
     }
 
     fn token(&mut self, frame: &Arc<Frame>) {
-        let What::Token { text, offset, piece } = frame.meaning() else { return };
+        let What::Token { text, offset, .. } = frame.meaning() else { return };
+        if frame.is_earlier {
+            self.held.keep(frame, &text.span);
+            return;
+        }
+        let earlier = self.held.take_tokens(&text.span);
+        if let Some((end, frames)) = earlier {
+            // As with a text so far: one that begins again comes with its durable event.
+            if end != *offset {
+                return;
+            }
+            for frame in frames {
+                self.show(&frame);
+            }
+        }
         if let Some(held) = self.held.release(&text.span) {
             // One that goes on elsewhere, or begins again, comes with its durable event.
             let Some(mut open) = held.open().filter(|open| open.chars == *offset) else { return };
@@ -149,6 +163,11 @@ impl<D: Dialect> Conversation<D> {
                 return;
             }
         }
+        self.show(frame);
+    }
+
+    fn show(&mut self, frame: &Arc<Frame>) {
+        let What::Token { text, offset, piece } = frame.meaning() else { return };
         let text = Text { span: self.names.text(&text.span), ..text.clone() };
         let Some((index, text)) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {

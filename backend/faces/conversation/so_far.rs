@@ -1,10 +1,19 @@
 //! Texts so far that are not shown yet, or not wholly.
 
+use std::sync::Arc;
+
 use super::Event;
 use crate::{
-    domain::{id::SpanId, meaning::Text},
+    bus::Frame,
+    domain::{
+        id::SpanId,
+        meaning::{Text, What},
+    },
     timeline::open::{HeldText, OpenText},
 };
+
+/// Tokens of other processes' texts are held up to this size together; a larger text comes with its durable event.
+const TOKENS_BYTES_MAX: usize = 256 * 1024;
 
 /// A text so far that is being shown, piece by piece.
 pub(super) struct CatchingUp {
@@ -30,25 +39,54 @@ impl CatchingUp {
 
 /// The texts so far of other processes that nothing has continued since.
 #[derive(Debug, Default)]
-pub(super) struct HeldTexts(Vec<HeldText>);
+pub(super) struct HeldTexts {
+    texts: Vec<HeldText>,
+    /// Of texts that this process began to follow while the reader was here, each from its first token on.
+    tokens: Vec<(SpanId, Arc<Frame>)>,
+}
 
 impl HeldTexts {
     /// Whether the text is held: one of this process is not.
     pub(super) fn hold(&mut self, open: &OpenText) -> bool {
-        self.0.retain(|held| held.span_id != open.span_id);
+        self.texts.retain(|held| held.span_id != open.span_id);
+        self.tokens.retain(|(span, _)| *span != open.span_id);
         if open.is_copy {
-            self.0.push(open.hold());
+            self.texts.push(open.hold());
         }
         open.is_copy
     }
 
     /// Stops holding the text of a span, of which a token has come; `None` if it was not held.
     pub(super) fn release(&mut self, span: &SpanId) -> Option<HeldText> {
-        let index = self.0.iter().position(|held| held.span_id == *span)?;
-        Some(self.0.swap_remove(index))
+        let index = self.texts.iter().position(|held| held.span_id == *span)?;
+        Some(self.texts.swap_remove(index))
+    }
+
+    /// Holds a token [of earlier](Frame::is_earlier).
+    pub(super) fn keep(&mut self, frame: &Arc<Frame>, span: &SpanId) {
+        let is_first = matches!(frame.meaning(), What::Token { offset: 0, .. });
+        if is_first {
+            self.texts.retain(|held| held.span_id != *span);
+            self.tokens.retain(|(held, _)| held != span);
+        }
+        let bytes: usize = self.tokens.iter().map(|(_, held)| held.payload().as_str().len()).sum();
+        if bytes + frame.payload().as_str().len() > TOKENS_BYTES_MAX {
+            self.tokens.retain(|(held, _)| held != span);
+        } else if is_first || self.tokens.iter().any(|(held, _)| held == span) {
+            self.tokens.push((span.clone(), Arc::clone(frame)));
+        }
+    }
+
+    /// Stops holding the tokens of a span, of which another has come: the offset at which they end, and they; `None` if none
+    /// was held.
+    pub(super) fn take_tokens(&mut self, span: &SpanId) -> Option<(usize, Vec<Arc<Frame>>)> {
+        let frames: Vec<_> = self.tokens.extract_if(.., |(held, _)| held == span).map(|(_, frame)| frame).collect();
+        let What::Token { offset, piece, .. } = frames.last()?.meaning() else { return None };
+        Some((offset + piece.chars().count(), frames))
     }
 
     pub(super) fn close(&mut self, event: &Event<'_>) {
-        self.0.retain(|held| !event.closes(&held.span_id));
+        self.texts.retain(|held| !event.closes(&held.span_id));
+        self.tokens.retain(|(span, _)| !event.closes(span));
     }
 }

@@ -1,6 +1,8 @@
 //! A small world: a run's producer writes texts and events, and readers come and go. Whatever happens, what a reader has
 //! put together from all its connections is what the log holds.
 
+mod elsewhere;
+
 use std::collections::BTreeMap;
 
 use chrono::DateTime;
@@ -334,23 +336,6 @@ fn a_text_that_was_replaced_is_said_whole() {
         .map(|l| l.1)
         .collect();
     assert!(said.contains(&"add|m0|abc".to_owned()) && said.contains(&"set|m0|xyz".to_owned()), "{said:?}");
-}
-
-#[test]
-fn a_text_of_another_process_is_shown_once_it_goes_on_and_never_when_it_begins_again() {
-    let from = |acts: &[Act]| -> Vec<String> {
-        let world = world(acts);
-        let said = read(&world, Position { sub: WHOLE, ..Position::default() }, 2, false);
-        said.into_iter().map(|(_, said)| said).filter(|said| said.starts_with("add|")).collect()
-    };
-    let token = |text: &str| Act::Token(0, text.into());
-    let copied = [token("abc"), Act::Elsewhere(0)];
-    let killed = [token("abc"), Act::Restart { copies: true }];
-    assert_eq!(from(&[&copied[..], &[token("d")]].concat()), ["add|m0|ab", "add|m0|c", "add|m0|d"]);
-    let again = [token("x"), token("y"), Act::Complete(0, Some("xyz".into()))];
-    assert_eq!(from(&[&killed[..], &again[..]].concat()), ["add|m0|xyz"]);
-    let ended = [Act::Complete(0, Some("abcd".into()))];
-    assert_eq!(from(&[&killed[..], &ended[..]].concat()), ["add|m0|abcd"]);
 }
 
 #[test]

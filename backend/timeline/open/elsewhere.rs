@@ -54,6 +54,8 @@ pub(in crate::timeline) struct Added {
     pub context: Arc<RunContext>,
     pub delta: Recorded,
     pub offset: usize,
+    /// Whether it was written before the copy began.
+    pub is_earlier: bool,
 }
 
 impl Closings {
@@ -193,7 +195,7 @@ impl OpenTexts {
             }
             None => (0, 0),
         };
-        let from = piece;
+        let (from, is_earlier) = (piece, piece == 0 && bytes == 0);
         for (at, whole) in text.pieces.iter().filter(|(at, _)| *at >= from) {
             if *at == piece + 1 {
                 (piece, bytes) = (*at, 0);
@@ -229,7 +231,7 @@ impl OpenTexts {
             if let Some(Origin::Elsewhere(copied)) = self.span_mut(run, span_id).map(|span| &mut span.origin) {
                 (copied.piece, copied.bytes) = (piece, bytes);
             }
-            added.push(Added { context: Arc::clone(context), delta: delta(context, text, new), offset });
+            added.push(Added { context: Arc::clone(context), delta: delta(context, text, new), offset, is_earlier });
         }
     }
 }

@@ -50,7 +50,7 @@ impl Gate {
     pub(in crate::timeline) fn publish_sent(&self, texts: Vec<LiveText>) {
         let mut state = self.state();
         for added in state.open.go_on(texts) {
-            self.publish_delta(&state, added.context, added.delta, added.offset);
+            self.publish_delta(&state, added.context, added.delta, (added.offset, added.is_earlier));
         }
     }
 
@@ -102,7 +102,7 @@ impl Gate {
     ) {
         let mut state = self.state();
         for added in state.open.copy(asked, read, is_complete) {
-            self.publish_delta(&state, added.context, added.delta, added.offset);
+            self.publish_delta(&state, added.context, added.delta, (added.offset, added.is_earlier));
         }
         self.note_unsaved(&state);
     }

@@ -83,7 +83,9 @@ fn a_copy_follows_the_text_and_ends_with_it() {
         add(&mut a, &run, "m", &format!("{n}é ")).unwrap();
         if n % 90 == 0 {
             table.save(&mut a);
-            follow(&mut heard, &table.read(&mut b, &run, nothing));
+            let added = table.read(&mut b, &run, nothing);
+            assert!(added.iter().all(|added| added.is_earlier == (n == 0)), "what was there when the copy began");
+            follow(&mut heard, &added);
             assert_eq!((read(&a, "o"), &read(&a, "o")[0].2), (read(&b, "o"), &heard));
         }
     }

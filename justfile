@@ -35,8 +35,8 @@ test:
     wait "$beside"
     # Each waits for its servers more than it works.
     lane browser-gate typescript-unit & beside=$!
-    lane one-kill python-unit & faults=$!
-    lane unit integration-gate
+    lane one-kill python-unit unit & faults=$!
+    lane integration-gate
     wait "$faults"
     wait "$beside"
     finished
@@ -102,8 +102,8 @@ times := "-Z unstable-options --report-time"
 unit:
     cargo test {{ timed }} --lib -- {{ times }}
 
-# Integration tests that the gate leaves to `test-all`: they need other programs beside the server, measure, or take long.
-whole := "secrets::no_credential nginx:: poolers:: docker:: upgrade:: backup:: embedded:: demo:: replica:: fairness:: unhealthy:: sizes:: corpus:: plans:: readme:: guide:: forged:: environment::"
+# Integration tests that the gate leaves to `test-all`: they start servers and other programs as processes, measure, or take long.
+whole := "secrets::no_credential nginx:: poolers:: docker:: upgrade:: backup:: embedded:: demo:: replica:: fairness:: unhealthy:: sizes:: corpus:: plans:: readme:: guide:: forged:: environment:: agents::crashes:: artifacts::faults:: channels::crashes:: confined:: export::cut:: oidc:: runners::agents::deaths:: runners::processes:: tls::"
 
 # Integration tests: real Postgres, real sockets, the real binary. More at a time than there are cores: tests wait as well.
 integration: (it "--test-threads" "6")

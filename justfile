@@ -59,7 +59,7 @@ test-all:
     wait "$faults"
     wait "$beside"
     niceness=0
-    lane browser-alone integration-alone features
+    lane browser-alone unit-alone integration-alone features
     finished
 
 # Build the program (the web UI first: it is compiled in).
@@ -100,7 +100,11 @@ times := "-Z unstable-options --report-time"
 
 # Unit and property tests.
 unit:
-    cargo test {{ timed }} --lib -- {{ times }}
+    cargo test {{ timed }} --lib -- {{ times }} --skip ::alone::
+
+[private]
+unit-alone:
+    cargo test {{ timed }} --lib -- {{ times }} --test-threads 1 ::alone::
 
 # Integration tests that the gate leaves to `test-all`: they start servers and other programs as processes, measure, or take long.
 whole := "secrets::no_credential nginx:: poolers:: docker:: upgrade:: backup:: embedded:: demo:: replica:: fairness:: unhealthy:: sizes:: corpus:: plans:: readme:: guide:: forged:: environment:: agents::crashes:: artifacts::faults:: channels::crashes:: confined:: export::cut:: oidc:: runners::agents::deaths:: runners::processes:: tls::"

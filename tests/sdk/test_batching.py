@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -112,14 +114,36 @@ def test_a_bad_event_is_refused_by_the_real_server_and_the_others_are_stored(ser
         assert client.dropped == 1
 
 
+@pytest.fixture
+def silent(fake: Fake) -> Iterator[str]:
+    """A server that answers nothing as long as the test lasts: who waits for it is ended by the test's time limit."""
+    over = threading.Event()
+
+    def answers_nothing(handler: BaseHTTPRequestHandler) -> None:
+        over.wait()
+        handler.close_connection = True
+
+    fake.otherwise = answers_nothing
+    yield fake.url
+    over.set()
+
+
+def test_a_program_does_not_wait_for_an_answer(silent: str) -> None:
+    client = Client(silent, timeout=600, on_error="ignore")
+    for _ in range(3):
+        with client.run("unheard") as run, run.step("think"):
+            run.token("hm")
+            run.message("done")
+    client.close(timeout=0.1)
+    assert client.dropped == 15
+
+
 def test_a_program_does_not_wait_for_a_server_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     client = Client(NOWHERE)
-    began = time.monotonic()
     for _ in range(3):
         with client.run("lonely") as run, run.step("think"):
             run.token("hm")
             run.message("done")
-    assert time.monotonic() - began < 1.5
     client.close(timeout=0.1)
     assert client.dropped == 15
     assert caplog.text.count("events are queued") == 1
@@ -237,14 +261,12 @@ def test_a_client_that_is_closed_takes_nothing_more(fake: Fake) -> None:
     assert client.dropped == 1
 
 
-async def test_an_event_loop_is_not_held_up() -> None:
-    client = AsyncClient(NOWHERE, on_error="ignore")
-    began = time.monotonic()
+async def test_an_event_loop_is_not_held_up(silent: str) -> None:
+    client = AsyncClient(silent, timeout=600, on_error="ignore")
     async with client.run("lonely") as run:
         with run.step("think"):
             run.token("hm")
     await client.close(timeout=0.1)
-    assert time.monotonic() - began < 1.5
     assert client.dropped == 4
 
 
@@ -281,7 +303,8 @@ def test_the_end_of_the_program_does_not_wait_for_ever() -> None:
     )
     waited = re.search(r"waited ([\d.]+)", said)
     assert waited is not None
-    assert float(waited[1]) < 10
+    # A call may take 30 s, and is tried again.
+    assert float(waited[1]) < 25
     assert "1 events were dropped" in said
     assert "Traceback" not in said
 

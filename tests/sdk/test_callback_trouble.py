@@ -146,7 +146,8 @@ def test_a_server_that_falls_silent_is_asked_once_and_not_waited_for(fake: Fake,
     with Client(fake.url) as client:
         began = time.monotonic()
         asking_on(fake, RunreelCallback(client=client, run_id=run_id))
-        assert time.monotonic() - began < 10
+        # Less than a call may take.
+        assert time.monotonic() - began < 25
     assert [seen.method for seen in fake.requests].count("GET") == 1
     assert "POST" in [seen.method for seen in fake.requests]
 

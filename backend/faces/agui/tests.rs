@@ -112,22 +112,27 @@ fn busy(count: usize) -> (Value, Vec<Arc<Frame>>) {
     (input, frames(events.chain(results)))
 }
 
-#[test]
-fn joining_costs_no_more_than_there_is_to_read() {
-    let time = |count: usize| {
-        let (input, frames) = busy(count);
-        let once = || {
-            let (mut reader, _) = joining(Some(&input));
-            let began = Instant::now();
-            let told = told(&mut reader, &frames);
-            assert_eq!(messages(&told).len(), 3 * count);
-            began.elapsed()
+/// What compares times runs where nothing else does (`unit-alone` in the justfile).
+mod alone {
+    use super::*;
+
+    #[test]
+    fn joining_costs_no_more_than_there_is_to_read() {
+        let time = |count: usize| {
+            let (input, frames) = busy(count);
+            let once = || {
+                let (mut reader, _) = joining(Some(&input));
+                let began = Instant::now();
+                let told = told(&mut reader, &frames);
+                assert_eq!(messages(&told).len(), 3 * count);
+                began.elapsed()
+            };
+            (0..3).map(|_| once()).min().unwrap()
         };
-        (0..3).map(|_| once()).min().unwrap()
-    };
-    let (few, many) = (time(200), time(3_200));
-    // Sixteen times as many; squared it would be 256 times as long.
-    assert!(many < few * 64, "{few:?}, {many:?}");
+        let (few, many) = (time(200), time(3_200));
+        // Sixteen times as many; squared it would be 256 times as long.
+        assert!(many < few * 64, "{few:?}, {many:?}");
+    }
 }
 
 #[test]

@@ -42,11 +42,10 @@ test("a sequence has all of itself in common with itself, however long it is", (
 });
 
 test("sequences with little in common are done in a short time", () => {
-  const a = Array.from({ length: 20_000 }, (_, n) => `a${n % 500}`);
-  const b = Array.from({ length: 20_000 }, (_, n) => (n % 50 === 0 ? `a${n % 500}` : `b${n}`));
-  const begun_ms = performance.now();
+  const a = Array.from({ length: 200_000 }, (_, n) => `a${n % 500}`);
+  const b = Array.from({ length: 200_000 }, (_, n) => (n % 50 === 0 ? `a${n % 500}` : `b${n}`));
+  // Compared each with each, they would take longer than a test may.
   const pairs = commonPlaces(a, b);
-  expect(performance.now() - begun_ms).toBeLessThan(1_000);
   expectCommon(a, b, pairs);
   expect(pairs.length).toBeGreaterThan(10);
 });

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -119,7 +118,7 @@ def silent(fake: Fake) -> Iterator[str]:
     """A server that answers nothing as long as the test lasts: who waits for it is ended by the test's time limit."""
     over = threading.Event()
 
-    def answers_nothing(handler: BaseHTTPRequestHandler) -> None:
+    def answers_nothing(handler: Any) -> None:
         over.wait()
         handler.close_connection = True
 

@@ -66,7 +66,12 @@ impl Outside {
         let servers = agent.tools.iter().filter_map(|name| Some((name, file.sections.mcp.get(name)?)));
         let listed = servers.map(|(name, config)| self.servers.tools(name, config, file));
         let listed: Vec<_> = futures::future::join_all(listed).await.into_iter().collect::<Result<_, _>>()?;
-        Ok(listed.into_iter().fold(Offered::default(), Offered::and))
+        let mut all = Offered::default();
+        for of_one in listed {
+            all.tools.extend(of_one.tools);
+            all.left_out.extend(of_one.left_out);
+        }
+        Ok(all)
     }
 
     /// The current tools of one MCP server.

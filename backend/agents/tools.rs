@@ -95,16 +95,6 @@ pub struct Offered {
     pub left_out: Vec<String>,
 }
 
-impl Offered {
-    /// Both.
-    #[must_use]
-    pub(super) fn and(mut self, other: Self) -> Self {
-        self.tools.extend(other.tools);
-        self.left_out.extend(other.left_out);
-        self
-    }
-}
-
 #[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,

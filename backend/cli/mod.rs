@@ -45,7 +45,7 @@ mod token;
 mod upgrade;
 mod verify;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -141,9 +141,26 @@ enum Command {
     Man(man::Args),
 }
 
+/// The program: parses the arguments, runs the command, returns its exit code. It is not `async`: the crate that polls a
+/// future compiles all of it once more.
+pub fn main() -> ExitCode {
+    let cli = match given() {
+        Ok(cli) => cli,
+        Err(error) => return exit::report(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(&anyhow::Error::new(error).context("cannot start the async runtime")),
+    };
+    let code = runtime.block_on(run(cli));
+    // A thread that still reads or writes a file, or waits for a key, does not delay the exit.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
+}
+
 /// The command that this process was given. One that works on the embedded database is started again without what the
 /// environment says about others.
-pub fn given() -> anyhow::Result<Cli> {
+fn given() -> anyhow::Result<Cli> {
     let matches = Cli::command().get_matches();
     let mut command = &matches;
     while let Some((_, below)) = command.subcommand() {
@@ -157,7 +174,7 @@ pub fn given() -> anyhow::Result<Cli> {
 }
 
 /// Runs a command and reports errors.
-pub async fn run(cli: Cli) -> ExitCode {
+async fn run(cli: Cli) -> ExitCode {
     cli.colors.apply();
     keep_to_itself();
     let Some(command) = cli.command else {

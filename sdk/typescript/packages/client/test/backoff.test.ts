@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { backoff, ceiling_ms, floor_ms, retryAfterMs } from "../src/backoff.js";
+import { backoff, ceiling_ms, floor_ms, isPassing, retryAfterMs } from "../src/backoff.js";
 
 describe("waiting before a reconnect", () => {
   test("stays between the floor and the ceiling for every attempt", () => {
@@ -25,6 +25,11 @@ describe("waiting before a reconnect", () => {
 
   test("never comes before Retry-After", () => {
     expect(backoff(0, 250, 0, 20_000)).toBe(20_000);
+  });
+
+  test("what may be answered otherwise later is asked for again, and nothing else", () => {
+    const statuses = [0, 200, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
+    expect(statuses.filter(isPassing)).toEqual([0, 408, 425, 429, 500, 502, 503, 504]);
   });
 
   test("Retry-After is read as seconds, as a date, or as nothing", () => {

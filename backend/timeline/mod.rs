@@ -224,6 +224,11 @@ impl Timeline {
         &self.shared.ids
     }
 
+    /// Whether this process stops: it takes no more events, and another one may.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.supervisor.stop().is_cancelled()
+    }
+
     /// How far every lane has been published here.
     pub fn tail(&self) -> FeedCursor {
         self.shared.gate.tail()

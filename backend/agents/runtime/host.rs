@@ -81,7 +81,8 @@ impl RunHost for LocalHost {
         &self.context
     }
 
-    /// Retries while the database is unavailable: the events' ids ensure that each is stored once.
+    /// Retries while the database is unavailable and the process does not stop: the events' ids ensure that each is stored
+    /// once.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async move {
             let began = tokio::time::Instant::now();
@@ -89,7 +90,7 @@ impl RunHost for LocalHost {
                 let emitted = self.timeline.emit_run_event(&self.context, events.clone()).await;
                 let Err(error) = emitted else { return Ok(()) };
                 let error = HostError { is_retryable: error.is_retryable(), reason: error.to_string() };
-                if !error.is_retryable || began.elapsed() >= self.patience {
+                if !error.is_retryable || began.elapsed() >= self.patience || self.timeline.is_stopping() {
                     return Err(error.because(NOT_TAKEN));
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;

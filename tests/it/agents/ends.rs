@@ -1,10 +1,17 @@
 //! Runs of agents that end otherwise: cancelled, failed, or not begun.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use runreel::{
+    agents::runtime::LocalHost,
+    domain::{event::NewEvent, json::Json},
+    emitters::host::RunHost as _,
+};
 use serde_json::{Value, json};
 
 use super::{answer, ask, kinds, log, of, questions, response, stands, with};
-use crate::support::{api::Api, until};
+use crate::support::{api::Api, patiently, until};
 
 #[tokio::test]
 async fn a_cancel_reaches_an_agent_that_is_at_work() {
@@ -21,6 +28,18 @@ async fn a_cancel_reaches_an_agent_that_is_at_work() {
     let db = std::sync::Arc::clone(&server.db);
     server.stop().await;
     assert_eq!(db.number("select count(*) from store.job where lease_id is not null").await, 0);
+}
+
+#[tokio::test]
+async fn what_an_agent_emits_while_its_server_stops_is_not_tried_until_the_server_gives_up() {
+    let server = with("[agents.echo]\nmodel = \"echo\"\n", &[]).start().await;
+    let run = ask(&server, "nobody", "go", json!({})).await;
+    let (timeline, threads) = (server.inner.timeline.clone(), server.inner.threads.clone());
+    let context = timeline.any_context(run.parse().unwrap()).await.unwrap().unwrap();
+    server.stop().await;
+    let host = LocalHost::new(timeline, threads, Arc::new(context));
+    let emitted = patiently("the refusal", host.emit(vec![NewEvent::new("log.info", Json::empty())])).await;
+    assert!(emitted.unwrap_err().is_retryable, "another process may emit it");
 }
 
 /// Puts a newer checkpoint onto a thread, with another last step.

@@ -85,3 +85,17 @@ const newPlace = () => `${Date.now()}-${(places += 1)}`;
 const placeOf = (state: unknown): string => (state as { place?: string } | null)?.place ?? newPlace();
 
 export const router = new Router();
+
+/** A field whose words stand in the address once nothing was typed for `pause_ms`, there without the blanks around them. */
+export function searchField(field: HTMLInputElement, pause_ms: number): void {
+  const words = $derived(router.param("q") ?? "");
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  field.oninput = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => router.set({ q: field.value.trim() }), pause_ms);
+  };
+  $effect(() => {
+    if (field.value.trim() !== words) field.value = words;
+    return () => clearTimeout(timer);
+  });
+}

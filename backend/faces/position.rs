@@ -268,6 +268,24 @@ mod tests {
         assert!(many.parse::<Position>().is_err());
     }
 
+    #[test]
+    fn a_position_says_whose_text_is_being_shown() {
+        let roles = ["assistant", "narrator", "user", "system", "developer", "tool"];
+        let read = roles.map(|role| {
+            let text = Text { role: role.into(), ..Text::new("m".parse().unwrap(), Kind::Message) };
+            let position: Position = at(7, WHOLE, vec![began(&text)]).to_string().parse().unwrap();
+            position.live[0].text(text.span).role
+        });
+        assert_eq!(read, ["assistant", "assistant", "user", "user", "user", "user"]);
+    }
+
+    /// A text of which nothing but its opening was delivered.
+    fn began(text: &Text) -> Live {
+        let mut live = Live::new(text);
+        assert!(live.append(""));
+        live
+    }
+
     proptest! {
         #[test]
         fn a_position_survives_as_text(

@@ -30,3 +30,34 @@ pub(super) async fn page<R: Send>(
     }
     Ok((page, false))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{executor::block_on, stream};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Rows are their own sizes, in eighths of what a page may have.
+        #[test]
+        fn pages_have_every_row_once_whatever_its_size(
+            rows in proptest::collection::vec(0usize..24, 0..40), limit in 1usize..10,
+        ) {
+            let mut read = Vec::new();
+            loop {
+                let rest = rows[read.len()..].iter().map(|row| Ok(*row));
+                let size = |row: &usize| row * (LIST_PAGE_BYTES_MAX / 8);
+                let (page, has_more) = block_on(page(limit as i64, stream::iter(rest), size)).unwrap();
+                let bytes: usize = page.iter().map(size).sum();
+                prop_assert!(page.len() <= limit && (bytes <= LIST_PAGE_BYTES_MAX || page.len() == 1));
+                prop_assert!(!page.is_empty() || !has_more);
+                read.extend(page);
+                prop_assert_eq!(has_more, read.len() < rows.len());
+                if !has_more {
+                    break;
+                }
+            }
+            prop_assert_eq!(read, rows);
+        }
+    }
+}

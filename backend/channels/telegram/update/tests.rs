@@ -56,6 +56,17 @@ fn in_a_group_replies_and_mentions_are_addressed() {
 }
 
 #[test]
+fn a_command_for_another_bot_is_not_for_this_one_where_others_are() {
+    let command = |kind: &str| {
+        let entity = json!({ "type": "bot_command", "offset": 0, "length": 14 });
+        said(&json!({ "text": "/ask@other_bot why", "entities": [entity], "chat": { "id": 5, "type": kind } }))
+            .map(|envelope| envelope.inbound.text.unwrap())
+    };
+    assert_eq!(["group", "supergroup"].map(command), [None, None]);
+    assert_eq!(command("private").as_deref(), Some("/ask@other_bot why"));
+}
+
+#[test]
 fn entities_that_lie_outside_of_the_text_say_nothing() {
     for (offset, length) in [(0, 999), (999, 1), (1, usize::MAX), (1, 1), (0, 0)] {
         let entity = json!({ "type": "mention", "offset": offset, "length": length });

@@ -5,11 +5,12 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Body, Caller, Query, Trace},
+    handler::routes,
     interrupts::answerable,
     model::CreateRun,
     problem::{Code, Problem},

@@ -8,12 +8,13 @@ use axum::{
 use bytes::BytesMut;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     chats::{decide, follow, place},
     extract::{Body, Caller, Query, Trace},
+    handler::routes,
     model::CreateRun,
     problem::{Code, Problem},
     runs,

@@ -7,11 +7,12 @@ mod upload;
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    handler::routes,
     page::next_cursor,
     problem::{Code, Problem},
 };
@@ -25,10 +26,11 @@ use crate::{
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
-        .routes(routes!(upload::upload, list))
+        .merge(upload::routes())
+        .routes(routes!(list))
         .routes(routes!(list_all))
-        .routes(routes!(download::download))
-        .routes(routes!(import::import))
+        .merge(download::routes())
+        .merge(import::routes())
 }
 
 /// Bytes that a run has produced.

@@ -14,12 +14,13 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use self::message::PostMessage;
 use super::{
     Server,
     extract::{Body, Caller, ChannelPath, CleanUrl, Query, Trace},
+    handler::routes,
     problem::{Code, Problem},
 };
 use crate::{
@@ -76,8 +77,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
         .routes(routes!(post))
         .routes(routes!(make_code))
-        .routes(routes!(users::list))
-        .routes(routes!(users::revoke))
+        .merge(users::routes())
         .routes(routes!(telegram))
 }
 

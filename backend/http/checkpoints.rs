@@ -9,11 +9,12 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Body, Caller, CheckpointPath, Query, ThreadPath},
+    handler::routes,
     page::next_cursor,
     problem::{Code, Problem},
     replies,

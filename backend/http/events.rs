@@ -13,12 +13,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use chrono::{DateTime, Datelike, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     body::{AtMost, misread},
     extract::{Body, Caller, Query, RunPath},
+    handler::routes,
     index::{self, EventIndex, EventPage},
     problem::{Code, Problem, invalid_event},
     replies,

@@ -13,12 +13,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::Stream;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     events::in_time,
     extract::{Body, Caller, RunPath},
+    handler::routes,
     problem::{Code, Problem},
     replies,
 };

@@ -8,9 +8,9 @@ use axum::{
 };
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
-use super::Server;
+use super::{Server, handler::routes};
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {

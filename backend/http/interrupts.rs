@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::{Json as Reply, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Body, Caller, Query, RunPath},
+    handler::routes,
     model::Run,
     page::next_cursor,
     problem::{Code, Problem},

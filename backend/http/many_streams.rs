@@ -18,12 +18,13 @@ use tokio::{
     task::JoinSet,
 };
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     body::AtMost,
     extract::{Body, Caller, Query},
+    handler::routes,
     problem::{Code, Problem},
     stream::{Asked, Followed, Refused, jitter, places},
     stream_body::{Source, write},

@@ -22,6 +22,7 @@ mod credential;
 mod events;
 mod export;
 mod extract;
+mod handler;
 mod health;
 mod index;
 mod interrupts;

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde_json::{Map, Value, json};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 pub(super) use self::errors::errors_in_its_words;
 use self::shown::{head, input_item};
@@ -18,6 +18,7 @@ use super::{
     Server,
     chats::{decide, follow, place},
     extract::{Body, Caller, Query, Trace},
+    handler::routes,
     lasting::Lasting,
     model::CreateRun,
     outputs::{self, Unasked},

@@ -6,11 +6,12 @@ use axum::{Json as Reply, extract::State};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, Query},
+    handler::routes,
     model::Run,
     page::{RunPlace, next_cursor},
     problem::{Code, Problem},
@@ -35,9 +36,9 @@ use crate::{
     },
 };
 
-/// The routes of this file, except the list, which shares its path with the creation of runs.
+/// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(histogram))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(histogram))
 }
 
 /// How far the search index was.
@@ -120,11 +121,7 @@ struct RunBucket {
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid"),
     (status = 429, body = Problem, description = "`busy`: too much for now, narrow the filter")))]
-pub(super) async fn list(
-    State(server): State<Server>,
-    caller: Caller,
-    query: Query,
-) -> Result<Reply<RunList>, Problem> {
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     if let Some(prefix) = query.parsed("id_prefix")? {
         return by_prefix(&server, owner, prefix, &query).await;

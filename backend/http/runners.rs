@@ -10,13 +10,14 @@ use axum::{
     response::Response,
 };
 use serde_json::value::RawValue;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     credential::CredentialGuard,
     events,
     extract::Caller,
+    handler::routes,
     problem::{Code, Problem},
 };
 use crate::{

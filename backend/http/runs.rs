@@ -11,15 +11,15 @@ use axum::{
 use chrono::SubsecRound as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Body, Caller, ExternalIdPath, RunPath, Trace},
+    handler::routes,
     model::{CreateRun, Run},
     outputs,
     problem::{Code, Problem},
-    run_lists,
     threads::created_or_ok,
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
-        .routes(routes!(create, run_lists::list))
+        .routes(routes!(create))
         .routes(routes!(show, delete))
         .routes(routes!(find, put))
         .routes(routes!(cancel))

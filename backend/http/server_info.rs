@@ -3,9 +3,9 @@
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
-use super::{Server, extract::Caller, problem::Problem};
+use super::{Server, extract::Caller, handler::routes, problem::Problem};
 use crate::domain::{
     event::timestamp,
     principal::Scope,

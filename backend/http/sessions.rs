@@ -10,11 +10,12 @@ use axum::{
 use futures::StreamExt as _;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, Query, SessionPath},
+    handler::routes,
     page::next_cursor,
     problem::Problem,
 };

@@ -11,12 +11,13 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use self::guide::Guide;
 use super::{
     Server,
     extract::{Body, Caller},
+    handler::routes,
     problem::{Code, Problem},
 };
 use crate::{

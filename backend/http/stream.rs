@@ -7,11 +7,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    handler::routes,
     index::is_index,
     problem::{Code, Problem},
     stream_body::{event_stream, stream},

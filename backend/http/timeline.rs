@@ -8,11 +8,12 @@ use axum::{
 };
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, RunPath},
+    handler::routes,
     problem::{Code, Problem},
     replies::pieces,
 };

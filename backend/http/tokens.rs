@@ -8,12 +8,13 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
     Server,
     extract::{Body, Caller, RunPath, ThreadPath},
+    handler::routes,
     problem::{Code, Problem},
 };
 use crate::{

@@ -3,11 +3,12 @@
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    handler::routes,
     page::next_cursor,
     problem::Problem,
 };

@@ -7,12 +7,14 @@ use axum::{
     response::IntoResponse as _,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     domain::{artifact::ArtifactName, principal::Scope},
     http::{
         Server,
         extract::{ArtifactPath, Caller},
+        handler::routes,
         problem::{Code, Problem},
     },
     store::artifacts::Artifact,
@@ -33,6 +35,11 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(download))
+}
+
 /// Download an artifact, or with `Range` a part of it.
 #[utoipa::path(get, operation_id = "download_artifact", path = "/api/artifacts/{artifact_id}", tag = "artifacts", params(
     ("artifact_id" = uuid::Uuid, Path), ("Range" = Option<String>, Header, description = "One range: `bytes=0-99`, `bytes=100-`, `bytes=-100`"),
@@ -40,7 +47,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     responses((status = 200, description = "The bytes", content_type = "application/octet-stream"), (status = 206, description = "The requested range"),
     (status = 304, description = "Not modified: the `ETag` is the content's SHA-256"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 416, body = Problem, description = "`range_not_satisfiable`")))]
-pub(super) async fn download(
+async fn download(
     State(server): State<Server>,
     caller: Caller,
     ArtifactPath(id): ArtifactPath,

@@ -5,6 +5,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, StatusCode},
 };
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Artifact,
@@ -20,10 +21,16 @@ use crate::{
         Server,
         body::drain,
         extract::{ArtifactPath, Caller, Query, RunPath},
+        handler::routes,
         problem::{Code, Problem},
     },
     store::artifacts::Artifact as Record,
 };
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(import))
+}
 
 /// Import the bytes of an artifact into a run of the caller, before the event that refers to it.
 ///
@@ -37,7 +44,7 @@ use crate::{
     (status = 400, body = Problem, description = "Invalid, or the bytes do not match `sha256`"), (status = 404, body = Problem, description = "Run not found, or of another owner"),
     (status = 409, body = Problem, description = "`artifact_exists`"), (status = 413, body = Problem, description = "Over a limit"),
     (status = 507, body = Problem, description = "`storage_full`: nothing was stored"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`")))]
-pub(super) async fn import(
+async fn import(
     State(server): State<Server>,
     caller: Caller,
     RunPath(run): RunPath,

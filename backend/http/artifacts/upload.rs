@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt as _, stream};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::Artifact;
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
         body::{drain, within_rate},
         credential::{CredentialGuard, Scan},
         extract::{Caller, Query, RunPath},
+        handler::routes,
         problem::{Code, Problem},
     },
     timeline::{
@@ -35,6 +37,11 @@ use crate::{
         emit::EmitError,
     },
 };
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(upload))
+}
 
 /// Upload an artifact: the raw body, streamed.
 ///
@@ -50,7 +57,7 @@ use crate::{
     (status = 400, body = Problem, description = "Invalid"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 409, body = Problem, description = "`run_ended`"), (status = 413, body = Problem, description = "Over a limit"),
     (status = 507, body = Problem, description = "`storage_full`: nothing was stored"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`, `outcome_unknown`")))]
-pub(super) async fn upload(
+async fn upload(
     State(server): State<Server>,
     caller: Caller,
     RunPath(run): RunPath,

@@ -3,6 +3,7 @@
 use axum::{Json as Reply, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     config::retention::Ttl,
@@ -10,10 +11,16 @@ use crate::{
     http::{
         Server,
         extract::{Caller, ChannelPath, ChannelUserPath, Query},
+        handler::routes,
         page::next_cursor,
         problem::Problem,
     },
 };
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(revoke))
+}
 
 /// A user who has entered a code.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,7 +47,7 @@ pub(super) struct ChannelUserList {
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = ChannelUserList, description = "A page"), (status = 400, body = Problem, description = "Invalid"),
     (status = 404, body = Problem, description = "No such channel")))]
-pub(super) async fn list(
+async fn list(
     State(server): State<Server>,
     caller: Caller,
     ChannelPath(channel): ChannelPath,
@@ -69,7 +76,7 @@ pub(super) async fn list(
 #[utoipa::path(delete, operation_id = "revoke_channel_user", path = "/api/channels/{channel}/users/{user_id}", tag = "channels", params(
     ("channel" = String, Path, description = "Its name in the configuration file"), ("user_id" = String, Path, description = "The channel's id of the user")),
     responses((status = 204, description = "The user must enter a code again"), (status = 404, body = Problem, description = "No such channel or user")))]
-pub(super) async fn revoke(
+async fn revoke(
     State(server): State<Server>,
     caller: Caller,
     ChannelPath(channel): ChannelPath,

@@ -33,9 +33,8 @@ use crate::{
         context::RunContext,
         id::{Name, RunId, Seq},
         job::Claimer,
-        json::Json,
         limits::{JOB_CLAIM_MAX, JOB_SERVED_NOTE_MS, JOB_WAKE_MS},
-        run::Status,
+        run::{RunFields, Status},
     },
     store::{
         self,
@@ -58,10 +57,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Assignment {
     pub context: Arc<RunContext>,
-    pub title: Option<String>,
-    pub input: Option<Json>,
-    pub metadata: Json,
-    pub tags: Vec<String>,
+    pub fields: RunFields,
     /// The run's status when it was assigned: queued, running (its holder fell silent, or an interrupt was answered) or
     /// waiting (for runs that have all ended).
     pub status: Status,
@@ -241,10 +237,7 @@ impl Assignment {
         let Leased { run, lease_id, attempt, lease_until, .. } = leased;
         Self {
             context: Arc::new(run.context),
-            title: run.title,
-            input: run.input,
-            metadata: run.metadata,
-            tags: run.tags,
+            fields: run.fields,
             status: run.head.status,
             last_seq: run.head.last_seq,
             lease_id,

@@ -28,9 +28,9 @@ use super::{
     id::{EventId, ExternalId, Name, RunId, Seq, SpanId, ThreadId, Title},
     interrupt,
     json::Json,
-    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
+    limits::{OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX},
     principal::OwnerId,
-    run::{Spec, Status},
+    run::{RunFields, Spec, Status},
     session::inbound::{ChatId, UserId},
     trace::is_trace_id,
 };
@@ -312,16 +312,9 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
     {
         return Err(LineError::say("a run must be its own root if and only if it has no parent"));
     }
-    let is_object = said.metadata.as_str().starts_with('{') && said.metadata.as_str().len() <= METADATA_BYTES_MAX;
-    if !is_object || said.tags.len() > TAGS_MAX {
-        return Err(LineError::say("the run's metadata or tags exceed their limit, or metadata is not an object"));
-    }
-    if said.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
-        return Err(LineError::say("the run's lease_ms exceeds its limit"));
-    }
-    if said.ttl_s.is_some_and(|ttl_s| !(0..=TTL_S_MAX).contains(&ttl_s)) {
-        return Err(LineError::say("the run's ttl_s exceeds its limit"));
-    }
+    let Creation { title, input, metadata, tags, lease_ms, external_id, ttl_s, .. } = said;
+    let fields = RunFields { title, input, metadata, tags, lease_ms, external_id, ttl_s };
+    fields.check().map_err(|fault| LineError::tell(format!("the payload of run.created: {}", fault.rule)))?;
     Ok(Spec {
         context: RunContext {
             run_id: subject.run_id,
@@ -335,13 +328,7 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
             origin: subject.origin.clone(),
             trace_id: subject.trace_id.clone(),
         },
-        external_id: said.external_id,
-        title: said.title,
-        input: said.input,
-        metadata: said.metadata,
-        tags: said.tags,
-        lease_ms: said.lease_ms,
-        ttl_s: said.ttl_s,
+        fields,
         start: true,
     })
 }

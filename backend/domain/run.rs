@@ -15,6 +15,7 @@ use super::{
     event::{EventType, NewEvent},
     id::{ExternalId, Name, RunId, Seq, ThreadId, Title},
     json::Json,
+    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
 };
 
 /// The status of a run.
@@ -163,19 +164,70 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     head
 }
 
-/// Everything a client specifies when it creates a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
-    pub context: RunContext,
-    pub external_id: Option<ExternalId>,
+/// What a run is created with besides its identity, and keeps: columns of `store.run`, members of `run.created`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunFields {
     pub title: Option<Title>,
     pub input: Option<Json>,
     pub metadata: Json,
     pub tags: Vec<Name>,
     /// How long a producer may be silent before the run reads as stalled, milliseconds; `None` asks for no lease.
     pub lease_ms: Option<i64>,
+    // Left out when null, as of all runs that were created before there were these: requests are compared by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_id: Option<ExternalId>,
     /// How long the run stays after its end, seconds; 0 is for ever, `None` is as the server's rules say.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<i64>,
+}
+
+impl Default for RunFields {
+    fn default() -> Self {
+        let (tags, metadata) = (Vec::new(), Json::empty());
+        Self { title: None, input: None, metadata, tags, lease_ms: None, external_id: None, ttl_s: None }
+    }
+}
+
+/// A field that is not within its bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfBounds {
+    pub field: &'static str,
+    pub rule: String,
+    pub is_too_large: bool,
+}
+
+impl RunFields {
+    /// Whether each is within its bound.
+    pub fn check(&self) -> Result<(), OutOfBounds> {
+        let err = |is_too_large, field, rule| Err(OutOfBounds { field, rule, is_too_large });
+        let within = |value: Option<i64>, most| value.is_none_or(|value| (0..=most).contains(&value));
+        if self.input.as_ref().is_some_and(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) {
+            return err(true, "input", format!("input may have at most {PAYLOAD_BYTES_MAX} bytes"));
+        }
+        if self.metadata.as_str().len() > METADATA_BYTES_MAX {
+            return err(true, "metadata", format!("metadata may have at most {METADATA_BYTES_MAX} bytes"));
+        }
+        if !self.metadata.as_str().starts_with('{') {
+            return err(false, "metadata", "metadata must be an object".to_owned());
+        }
+        if self.tags.len() > TAGS_MAX {
+            return err(true, "tags", format!("a run may have at most {TAGS_MAX} tags"));
+        }
+        if !within(self.lease_ms, LEASE_MS_MAX) {
+            return err(false, "lease_ms", format!("a lease must be 0 to {LEASE_MS_MAX} milliseconds"));
+        }
+        if !within(self.ttl_s, TTL_S_MAX) {
+            return err(false, "ttl_s", format!("a time to live must be 0 to {TTL_S_MAX} seconds"));
+        }
+        Ok(())
+    }
+}
+
+/// Everything a client specifies when it creates a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    pub context: RunContext,
+    pub fields: RunFields,
     pub start: bool,
 }
 
@@ -199,17 +251,11 @@ impl Spec {
     pub fn events(&self) -> Vec<NewEvent> {
         let context = &self.context;
         let created = Created {
-            title: self.title.as_ref(),
-            input: self.input.as_ref(),
-            metadata: &self.metadata,
-            tags: &self.tags,
+            fields: &self.fields,
             root_run_id: context.root_run_id,
             parent_run_id: context.parent_run_id,
             thread_id: context.thread_id.as_ref(),
             session_id: context.session_id.as_ref(),
-            lease_ms: self.lease_ms,
-            external_id: self.external_id.as_ref(),
-            ttl_s: self.ttl_s,
         };
         let mut events = vec![NewEvent::new("run.created", Json::of(&created))];
         if self.start {
@@ -231,20 +277,12 @@ fn canonical(json: &Json) -> String {
 /// The payload of `run.created`; what the client sent as JSON is not rewritten.
 #[derive(Serialize)]
 struct Created<'a> {
-    title: Option<&'a Title>,
-    input: Option<&'a Json>,
-    metadata: &'a Json,
-    tags: &'a [Name],
+    #[serde(flatten)]
+    fields: &'a RunFields,
     root_run_id: RunId,
     parent_run_id: Option<RunId>,
     thread_id: Option<&'a ThreadId>,
     session_id: Option<&'a Name>,
-    lease_ms: Option<i64>,
-    // Left out when null, as of all runs that were created before there were these: requests are compared by it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    external_id: Option<&'a ExternalId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_s: Option<i64>,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     checkpoint::{CheckpointId, Namespace},
     context::{Origin, Role},
-    id::{Malformed, Name, RunId, SpanId, ThreadId},
+    id::{Malformed, Name, RunId, SpanId, ThreadId, Title},
     interrupt::Decision,
     json::Json,
     run::Status,
@@ -142,9 +142,9 @@ pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
     pub role: Role,
-    pub title: Option<String>,
+    pub title: Option<Title>,
     pub metadata: Json,
-    pub tags: Vec<String>,
+    pub tags: Vec<Name>,
     /// 1 unless there was an earlier holder.
     pub attempt: i32,
     /// `queued`; `running` if a holder's lease lapsed or an interrupt was answered; `waiting` if its children ended.

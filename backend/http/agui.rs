@@ -28,7 +28,7 @@ use crate::{
             PAGE_ROWS_MAX,
         },
         principal::{OwnerId, Scope},
-        run::Status,
+        run::{RunFields, Status},
     },
     faces::{
         agui::{
@@ -174,14 +174,13 @@ async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, inp
     let remembers = server.authenticator.admission().remembers(&agent);
     let given = if remembers { input.news() } else { input.whole() };
     let request = CreateRun {
-        external_id: Some(input.run_id.clone()),
         thread_id: Some(input.thread_id.clone()),
         agent: Some(agent),
-        input: Some(given),
         start: Some(false),
         ..CreateRun::default()
     };
-    match runs::open(server, caller, trace, request).await {
+    let fields = RunFields { external_id: Some(input.run_id.clone()), input: Some(given), ..RunFields::default() };
+    match runs::open(server, caller, trace, request, fields).await {
         Ok((run, _)) => Ok(run),
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
             // The same request was made twice at the same time, and the other was faster.
@@ -291,11 +290,11 @@ async fn follow(
 async fn earlier(server: &Server, caller: &Caller, record: &RunRecord) -> Result<Earlier, Problem> {
     let (run, owner) = (record.context.run_id, caller.owner());
     let mut earlier = Earlier::new(run, replies::joining(server, owner).await?);
-    let input = match record.input.clone() {
+    let input = match record.fields.input.clone() {
         Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
         None => None,
     };
-    let is_whole = record.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
+    let is_whole = record.fields.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
     let may_read = |thread: &&ThreadId| caller.needs_thread(Scope::Read, thread).is_ok();
     let thread = record.context.thread_id.as_ref().filter(|_| !is_whole).filter(may_read);
     let (mut newest, mut bytes, mut before) = (Vec::new(), 0, thread.map(|thread| (thread, (run, Seq::ZERO))));

@@ -31,7 +31,7 @@ use crate::{
         json::Json,
         limits::{AI_SDK_MESSAGE_RUNS_MAX, AI_SDK_REPLAY_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX},
         principal::{OwnerId, Scope},
-        run::Status,
+        run::{RunFields, Status},
     },
     faces::{
         Encoder,
@@ -138,7 +138,7 @@ struct Own {
 impl Own {
     fn of(record: &RunRecord) -> Self {
         let first = || Self { message_id: record.context.run_id.to_string(), continues: Vec::new() };
-        record.metadata.member("ai_sdk").unwrap_or_else(first)
+        record.fields.metadata.member("ai_sdk").unwrap_or_else(first)
     }
 }
 
@@ -191,13 +191,13 @@ impl Chat<'_> {
         let request = CreateRun {
             agent: Some(self.agent.clone()),
             thread_id: Some(self.thread.clone()),
-            input: Some(Json::of(&input)),
-            metadata: own.map(|own| Json::of(&json!({"ai_sdk": own}))),
             start: Some(false),
             ..CreateRun::default()
         };
-        request.check()?;
-        Ok(runs::open(self.server, self.caller, trace, request).await?.0)
+        let metadata = own.map_or_else(Json::empty, |own| Json::of(&json!({"ai_sdk": own})));
+        let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
+        fields.check()?;
+        Ok(runs::open(self.server, self.caller, trace, request, fields).await?.0)
     }
 
     /// Goes on with the last message: with the run that waits for the answers, or with another that gets the results of

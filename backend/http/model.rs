@@ -6,19 +6,16 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    problem::{Code, Problem},
-    usage::Spending,
-};
+use super::{problem::Problem, usage::Spending};
 use crate::{
     domain::{
         context::{Origin, Role, RunContext},
         event::timestamp,
         id::{ExternalId, Name, RunId, ThreadId, Title},
         json::Json,
-        limits::{LEASE_MS_DEFAULT, LEASE_MS_MAX, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
+        limits::LEASE_MS_DEFAULT,
         principal::OwnerId,
-        run::{Spec, Status},
+        run::{RunFields, Status},
     },
     store::runs::{
         RunRecord,
@@ -82,63 +79,40 @@ fn own_run_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
 }
 
 impl CreateRun {
-    /// Checks the bounds.
-    pub(super) fn check(&self) -> Result<(), Problem> {
-        let too_large = |field: &str, most: usize| {
-            Err(Problem::new(Code::TooLarge, format!("{field} may have at most {most} bytes")).field(field))
+    /// Takes out what the run keeps, within its bounds. A lease of 0 is one of the default length.
+    pub(super) fn fields(&mut self) -> Result<RunFields, Problem> {
+        let fields = RunFields {
+            title: self.title.take(),
+            input: self.input.take(),
+            metadata: self.metadata.take().unwrap_or_else(Json::empty),
+            tags: std::mem::take(&mut self.tags),
+            lease_ms: self.lease_ms.map(|ms| if ms == 0 { LEASE_MS_DEFAULT } else { ms }),
+            external_id: self.external_id.take(),
+            ttl_s: self.ttl_s,
         };
-        if self.input.as_ref().is_some_and(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) {
-            return too_large("input", PAYLOAD_BYTES_MAX);
-        }
-        if self.metadata.as_ref().is_some_and(|metadata| metadata.as_str().len() > METADATA_BYTES_MAX) {
-            return too_large("metadata", METADATA_BYTES_MAX);
-        }
-        if self.metadata.as_ref().is_some_and(|metadata| !metadata.as_str().starts_with('{')) {
-            return Err(Problem::new(Code::InvalidRequest, "metadata must be an object").field("metadata"));
-        }
-        if self.tags.len() > TAGS_MAX {
-            return Err(Problem::new(Code::TooLarge, format!("a run may have at most {TAGS_MAX} tags")).field("tags"));
-        }
-        if self.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
-            let detail = format!("a lease must be 0 to {LEASE_MS_MAX} milliseconds");
-            return Err(Problem::new(Code::InvalidRequest, detail).field("lease_ms"));
-        }
-        if self.ttl_s.is_some_and(|ttl_s| !(0..=TTL_S_MAX).contains(&ttl_s)) {
-            let detail = format!("a time to live must be 0 to {TTL_S_MAX} seconds");
-            return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
-        }
-        Ok(())
+        fields.check()?;
+        Ok(fields)
     }
 
-    /// The spec of a run, whose bounds were checked.
-    pub(super) fn into_spec(
+    /// The identity of the run.
+    pub(super) fn context(
         self,
         owner: &OwnerId,
         run_id: RunId,
         parent: Option<&RunContext>,
         trace_id: String,
-    ) -> Spec {
-        Spec {
-            context: RunContext {
-                run_id,
-                root_run_id: parent.map_or(run_id, |parent| parent.root_run_id),
-                parent_run_id: parent.map(|parent| parent.run_id),
-                owner_id: owner.clone(),
-                thread_id: self.thread_id.or_else(|| parent.and_then(|parent| parent.thread_id.clone())),
-                session_id: self.session_id.or_else(|| parent.and_then(|parent| parent.session_id.clone())),
-                role: self.role.unwrap_or(Role::Agent),
-                agent: self.agent,
-                origin: parent.and_then(|parent| parent.origin.clone()),
-                trace_id: Some(trace_id),
-            },
-            external_id: self.external_id,
-            title: self.title,
-            input: self.input,
-            metadata: self.metadata.unwrap_or_else(Json::empty),
-            tags: self.tags,
-            lease_ms: self.lease_ms.map(|ms| if ms == 0 { LEASE_MS_DEFAULT } else { ms }),
-            ttl_s: self.ttl_s,
-            start: self.start.unwrap_or(true),
+    ) -> RunContext {
+        RunContext {
+            run_id,
+            root_run_id: parent.map_or(run_id, |parent| parent.root_run_id),
+            parent_run_id: parent.map(|parent| parent.run_id),
+            owner_id: owner.clone(),
+            thread_id: self.thread_id.or_else(|| parent.and_then(|parent| parent.thread_id.clone())),
+            session_id: self.session_id.or_else(|| parent.and_then(|parent| parent.session_id.clone())),
+            role: self.role.unwrap_or(Role::Agent),
+            agent: self.agent,
+            origin: parent.and_then(|parent| parent.origin.clone()),
+            trace_id: Some(trace_id),
         }
     }
 }
@@ -207,31 +181,32 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn of(record: RunRecord, now: DateTime<Utc>) -> Self {
         let (stalled, head, context) = (record.is_stalled(now), record.head, record.context);
+        let RunFields { title, input, metadata, tags, lease_ms, external_id, ttl_s } = record.fields;
         Self {
             run_id: context.run_id.uuid(),
             root_run_id: context.root_run_id.uuid(),
             parent_run_id: context.parent_run_id.map(RunId::uuid),
             owner_id: context.owner_id.as_str().to_owned(),
-            external_id: record.external_id,
+            external_id: external_id.map(|id| id.as_str().to_owned()),
             thread_id: context.thread_id.map(|id| id.as_str().to_owned()),
             session_id: context.session_id.map(|id| id.as_str().to_owned()),
             agent: context.agent.map(|name| name.as_str().to_owned()),
             role: context.role,
-            title: record.title,
+            title: title.map(|title| title.as_str().to_owned()),
             status: head.status,
-            input: record.input,
+            input,
             output: head.output,
             error: head.error,
-            metadata: record.metadata,
-            tags: record.tags,
+            metadata,
+            tags: tags.iter().map(|tag| tag.as_str().to_owned()).collect(),
             last_seq: head.last_seq.get(),
             created_at: timestamp(head.created_at),
             started_at: head.started_at.map(timestamp),
             ended_at: head.ended_at.map(timestamp),
             last_event_at: timestamp(head.last_event_at),
             stalled,
-            lease_ms: record.lease_ms,
-            ttl_s: record.ttl_s,
+            lease_ms,
+            ttl_s,
             origin: context.origin,
             trace_id: context.trace_id,
             usage: record.spent.map(Spending::from),

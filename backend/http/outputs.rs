@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::{
     Server,
-    model::CreateRun,
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
         context::Role,
         id::{Name, RunId, ThreadId},
+        json::Json,
         limits::CALL_RUNS_MAX,
         principal::OwnerId,
         run::Status,
@@ -37,7 +37,7 @@ struct Turn {
 
 impl Turn {
     async fn of(server: &Server, record: RunRecord) -> Result<Self, Problem> {
-        let input = match record.input {
+        let input = match record.fields.input {
             Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
             None => None,
         };
@@ -66,13 +66,18 @@ fn output_of(message: &Value) -> Option<&str> {
 }
 
 /// Refuses a job for an agent of the server whose input has an output that no call waits for.
-pub(super) async fn check(server: &Server, owner: &OwnerId, agent: &Name, request: &CreateRun) -> Result<(), Problem> {
+pub(super) async fn check(
+    server: &Server,
+    owner: &OwnerId,
+    (agent, thread): (&Name, Option<&ThreadId>),
+    input: Option<&Json>,
+) -> Result<(), Problem> {
     if !server.authenticator.admission().remembers(agent) {
         return Ok(());
     }
-    let messages = request.input.as_ref().and_then(|input| input.member("messages"));
+    let messages = input.and_then(|input| input.member("messages"));
     let mut messages: Vec<Value> = messages.unwrap_or_default();
-    let settled = settle(server, owner, (agent, request.thread_id.as_ref()), &mut messages).await?;
+    let settled = settle(server, owner, (agent, thread), &mut messages).await?;
     settled.map(|_| ()).map_err(|Unasked { index, rule }| {
         Problem::new(Code::InvalidRequest, rule).field(format!("input.messages[{index}].tool_call_id"))
     })

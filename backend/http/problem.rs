@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::refusals::Refused;
 use crate::{
     auth,
-    domain::{id::Malformed, json::InvalidJson, limits::PROVIDER_PAUSE_S},
+    domain::{id::Malformed, json::InvalidJson, limits::PROVIDER_PAUSE_S, run::OutOfBounds},
     quota::Full,
     store,
 };
@@ -301,6 +301,13 @@ impl IntoResponse for Problem {
 impl From<Malformed> for Problem {
     fn from(malformed: Malformed) -> Self {
         Self::new(Code::InvalidRequest, malformed.to_string())
+    }
+}
+
+impl From<OutOfBounds> for Problem {
+    fn from(fault: OutOfBounds) -> Self {
+        let code = if fault.is_too_large { Code::TooLarge } else { Code::InvalidRequest };
+        Self::new(code, fault.rule).field(fault.field)
     }
 }
 

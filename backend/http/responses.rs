@@ -33,7 +33,7 @@ use crate::{
         json::Json,
         limits::DRAINED_RETRY_MS,
         principal::Scope,
-        run::Status,
+        run::{RunFields, Status},
     },
     faces::{
         Encoder,
@@ -169,7 +169,7 @@ async fn input_items(
     query: Query,
 ) -> Result<Reply<Value>, Problem> {
     let record = found(&server, &caller, Scope::Read, &id).await?;
-    let input = match record.input {
+    let input = match record.fields.input {
         Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
         None => None,
     };
@@ -250,17 +250,12 @@ async fn started(
     }
     let asked = json!({"background": new.background, "store": new.store, "metadata": new.metadata,
         "previous_response_id": new.previous.map(|run| format!("{ID_PREFIX}{run}"))});
-    let request = CreateRun {
-        run_id: Some(run),
-        agent: Some(new.agent),
-        thread_id,
-        input: Some(Json::of(&input)),
-        metadata: Some(Json::of(&json!({"openai": asked}))),
-        start: Some(false),
-        ..CreateRun::default()
-    };
-    request.check()?;
-    Ok(runs::open(server, caller, trace, request).await?.0)
+    let request =
+        CreateRun { run_id: Some(run), agent: Some(new.agent), thread_id, start: Some(false), ..CreateRun::default() };
+    let metadata = Json::of(&json!({"openai": asked}));
+    let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
+    fields.check()?;
+    Ok(runs::open(server, caller, trace, request, fields).await?.0)
 }
 
 /// A response's events after a position.

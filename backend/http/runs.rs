@@ -27,7 +27,7 @@ use crate::{
         id::{ExternalId, RunId, Title},
         limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
-        run::{Refusal, Status},
+        run::{Refusal, RunFields, Spec, Status},
     },
     store::{retention::Removal, runs::RunRecord},
     timeline::emit::{EmitError, Opening},
@@ -54,9 +54,9 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     (status = 409, description = "`run_exists`, `external_id_taken`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
-    let request: CreateRun = body.json()?;
-    request.check()?;
-    let (run, is_new) = open(&server, &caller, trace, request).await?;
+    let mut request: CreateRun = body.json()?;
+    let fields = request.fields()?;
+    let (run, is_new) = open(&server, &caller, trace, request, fields).await?;
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     Ok(created_or_found(&server, record, is_new))
 }
@@ -83,11 +83,11 @@ async fn put(
         let detail = "the external_id in the body differs from the one in the path";
         return Err(Problem::new(Code::InvalidRequest, detail).field("external_id"));
     }
-    request.check()?;
+    let fields = request.fields()?;
     if let Some(record) = with_external_id(&server, owner, &id).await? {
         return Ok(created_or_found(&server, record, false));
     }
-    let (run, is_new) = match open(&server, &caller, trace, request).await {
+    let (run, is_new) = match open(&server, &caller, trace, request, fields).await {
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
             // Another request was faster, or the id is an alias of another run.
             let Some(record) = with_external_id(&server, owner, &id).await? else {
@@ -119,12 +119,13 @@ fn created_or_found(server: &Server, record: RunRecord, is_new: bool) -> Respons
     response
 }
 
-/// Creates a run whose bounds were checked; `false` if the same request created it before.
+/// Creates a run whose fields were checked; `false` if the same request created it before.
 pub(super) async fn open(
     server: &Server,
     caller: &Caller,
     trace: Trace,
     request: CreateRun,
+    fields: RunFields,
 ) -> Result<(RunId, bool), Problem> {
     let owner = caller.owner();
     server
@@ -133,7 +134,7 @@ pub(super) async fn open(
         .map_err(|wait| Problem::new(Code::Busy, "the principal exceeds its limit of runs per minute").after(wait))?;
     if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
         caller.may_use(server, agent)?;
-        outputs::check(server, owner, agent, &request).await?;
+        outputs::check(server, owner, (agent, request.thread_id.as_ref()), fields.input.as_ref()).await?;
     }
     let timeline = &server.timeline;
     let now = timeline.clock().now();
@@ -155,7 +156,8 @@ pub(super) async fn open(
     };
     let trace = trace.0.or_else(|| parent.as_ref().and_then(|parent| parent.trace_id.clone()));
     let trace_id = trace.unwrap_or_else(|| timeline.ids().uuid().simple().to_string());
-    let spec = request.into_spec(owner, run, parent.as_deref(), trace_id);
+    let start = request.start.unwrap_or(true);
+    let spec = Spec { context: request.context(owner, run, parent.as_deref(), trace_id), fields, start };
     if spec.is_job() && timeline.store().jobs().has_any(owner, JOBS_OWN_MAX).await? {
         let detail = format!("{JOBS_OWN_MAX} runs of this principal are queued for agents or in progress");
         return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));

@@ -110,9 +110,9 @@ impl HeldRun {
                 origin: context.origin.clone(),
                 trace_id: context.trace_id.clone(),
                 role: context.role,
-                title: job.title.clone(),
-                metadata: job.metadata.clone(),
-                tags: job.tags.clone(),
+                title: job.fields.title.clone(),
+                metadata: job.fields.metadata.clone(),
+                tags: job.fields.tags.clone(),
                 attempt: job.attempt,
                 status: self.status,
                 last_seq: self.last_seq.get(),
@@ -125,16 +125,13 @@ impl HeldRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{context::Role, json::Json};
+    use crate::domain::{context::Role, run::RunFields};
 
     fn held(acked: Option<u64>) -> HeldRun {
         let context = crate::emitters::testing::context(1, Role::Agent, "a");
         let job = Assignment {
             context: std::sync::Arc::new(context),
-            title: None,
-            input: None,
-            metadata: Json::empty(),
-            tags: Vec::new(),
+            fields: RunFields::default(),
             status: Status::Queued,
             last_seq: Seq::ZERO,
             lease_id: uuid::Uuid::nil(),

@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::{Error, error::known, model_calls::spent, wait_for_share};
 use crate::domain::{
     context::{Origin, Role, RunContext},
-    id::{Name, RunId, Seq, ThreadId},
+    id::{ExternalId, Name, RunId, Seq, ThreadId, Title},
     json::Json,
     principal::OwnerId,
-    run::{Head, Status},
+    run::{Head, RunFields, Status},
     usage::Spent,
 };
 
@@ -20,13 +20,7 @@ use crate::domain::{
 pub struct RunRecord {
     pub context: RunContext,
     pub depth: i16,
-    pub external_id: Option<String>,
-    pub title: Option<String>,
-    pub input: Option<Json>,
-    pub metadata: Json,
-    pub tags: Vec<String>,
-    pub lease_ms: Option<i64>,
-    pub ttl_s: Option<i64>,
+    pub fields: RunFields,
     pub heartbeat_at: Option<DateTime<Utc>>,
     /// What its calls of models took; `None` if it has told of none.
     pub spent: Option<Spent>,
@@ -38,8 +32,8 @@ impl RunRecord {
     pub fn conceal(&mut self) {
         let RunContext { thread_id, session_id, origin, trace_id, .. } = &mut self.context;
         (*thread_id, *session_id, *origin, *trace_id) = (None, None, None, None);
-        (self.external_id, self.title, self.input) = (None, None, None);
-        (self.metadata, self.tags) = (Json::empty(), Vec::new());
+        let RunFields { lease_ms, ttl_s, .. } = self.fields;
+        self.fields = RunFields { lease_ms, ttl_s, ..RunFields::default() };
         (self.head.output, self.head.error, self.spent) = (None, None, None);
     }
 
@@ -47,7 +41,7 @@ impl RunRecord {
     pub fn is_stalled(&self, now: DateTime<Utc>) -> bool {
         let heard = self.heartbeat_at.unwrap_or(self.head.last_event_at).max(self.head.last_event_at);
         self.head.status == Status::Running
-            && self.lease_ms.is_some_and(|lease_ms| (now - heard).num_milliseconds() > lease_ms)
+            && self.fields.lease_ms.is_some_and(|lease_ms| (now - heard).num_milliseconds() > lease_ms)
     }
 }
 
@@ -144,13 +138,15 @@ impl TryFrom<Row> for RunRecord {
                 trace_id: row.trace_id,
             },
             depth: row.depth,
-            external_id: row.external_id,
-            title: row.title,
-            input: row.input.map(Json::trusted),
-            metadata: Json::trusted(row.metadata),
-            tags: row.tags,
-            lease_ms: row.lease_ms,
-            ttl_s: row.ttl_s,
+            fields: RunFields {
+                title: row.title.as_deref().map(Title::trusted),
+                input: row.input.map(Json::trusted),
+                metadata: Json::trusted(row.metadata),
+                tags: row.tags.iter().map(|tag| Name::trusted(tag)).collect(),
+                lease_ms: row.lease_ms,
+                external_id: row.external_id.as_deref().map(ExternalId::trusted),
+                ttl_s: row.ttl_s,
+            },
             heartbeat_at: row.heartbeat_at,
             spent: row.spent.as_deref().and_then(spent),
             head: Head {

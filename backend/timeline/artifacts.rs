@@ -153,7 +153,9 @@ impl Timeline {
         spec: &mut Spec,
         events: &mut Vec<NewEvent>,
     ) -> Result<Option<ArtifactId>, EmitError> {
-        let Some(input) = spec.input.take_if(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) else { return Ok(None) };
+        let Some(input) = spec.fields.input.take_if(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) else {
+            return Ok(None);
+        };
         let (id, owner) = (self.artifacts().new_id(), &spec.context.owner_id);
         let upload = self.artifacts().take(owner, Bytes::copy_from_slice(input.as_str().as_bytes())).await?;
         let (name, media_type) = (ArtifactName::trusted("input.json"), MediaType::trusted("application/json"));
@@ -161,7 +163,7 @@ impl Timeline {
         let kept = self.artifacts().keep(owner, vec![(upload, artifact)]).await?;
         let artifact = kept.into_iter().next().ok_or(EmitError::Broken)?;
         events.push(created(&artifact));
-        spec.input = Some(pointer(&artifact).input(&input));
+        spec.fields.input = Some(pointer(&artifact).input(&input));
         Ok(Some(id))
     }
 

@@ -177,7 +177,7 @@ impl AppendRequest {
 
     /// The id of a client's, and its owner, that the run gets with these events.
     pub(crate) fn name(&self) -> Option<(OwnerId, ExternalId)> {
-        let given = self.birth.as_ref().and_then(|birth| birth.spec.external_id.clone());
+        let given = self.birth.as_ref().and_then(|birth| birth.spec.fields.external_id.clone());
         let id = given.or_else(|| self.alias.as_ref().map(|alias| alias.id.clone()))?;
         Some((self.context.owner_id.clone(), id))
     }

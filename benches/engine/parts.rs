@@ -15,9 +15,8 @@ use runreel::{
         context::{Role, RunContext},
         event::NewEvent,
         id::{Name, RunId, SpanId, ThreadId},
-        json::Json,
         principal::OwnerId,
-        run::{Spec, Status},
+        run::{RunFields, Spec, Status},
     },
     emitters::host::{Answered, ArtifactRef, Child, ChildEnd, Hosted, Piece, RunHost},
     engine::{Graph, Next, NodeContext, State, graph::InvalidGraph},
@@ -188,17 +187,7 @@ impl Ground {
             origin: None,
             trace_id: None,
         };
-        let spec = Spec {
-            context: context.clone(),
-            external_id: None,
-            title: None,
-            input: None,
-            metadata: Json::empty(),
-            tags: Vec::new(),
-            lease_ms: None,
-            ttl_s: None,
-            start: true,
-        };
+        let spec = Spec { context: context.clone(), fields: RunFields::default(), start: true };
         let hash = spec.content_hash();
         self.timeline.open_run(spec, hash).await?;
         Ok(Arc::new(context))

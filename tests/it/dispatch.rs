@@ -57,7 +57,7 @@ async fn a_queued_run_with_an_agent_is_a_job_and_others_are_not() {
     let jobs = claim(dispatch, "writer", 10).await;
     assert_eq!(ids(&jobs), [run]);
     assert_eq!((jobs[0].attempt, jobs[0].status, jobs[0].last_seq.get()), (1, Status::Queued, 1));
-    assert_eq!(jobs[0].input.as_ref().unwrap().as_str(), r#"{"b":1,"a":2}"#);
+    assert_eq!(jobs[0].fields.input.as_ref().unwrap().as_str(), r#"{"b":1,"a":2}"#);
     assert!(claim(dispatch, "writer", 10).await.is_empty(), "a job has one holder");
 }
 

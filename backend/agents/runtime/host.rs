@@ -16,7 +16,7 @@ use crate::{
         id::{EventId, RunId, SpanId, Title},
         interrupt::Decision,
         json::Json,
-        run::{Spec, Status},
+        run::{RunFields, Spec, Status},
     },
     emitters::host::{Answered, ArtifactRef, Child, ChildEnd, HostError, Hosted, Piece, RunHost, artifact_event_id},
     store::{
@@ -141,13 +141,11 @@ impl RunHost for LocalHost {
             };
             let spec = Spec {
                 context: context.clone(),
-                external_id: None,
-                title: child.title.parse::<Title>().ok(),
-                input: Some(Json::of(&child.input)),
-                metadata: Json::empty(),
-                tags: Vec::new(),
-                lease_ms: None,
-                ttl_s: None,
+                fields: RunFields {
+                    title: child.title.parse::<Title>().ok(),
+                    input: Some(Json::of(&child.input)),
+                    ..RunFields::default()
+                },
                 start: false,
             };
             let hash = spec.content_hash();

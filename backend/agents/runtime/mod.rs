@@ -113,7 +113,7 @@ impl Runtime {
         let (timeline, context) = (self.dispatch.timeline(), Arc::clone(&assignment.context));
         Execution {
             host: Arc::new(LocalHost::new(timeline.clone(), self.threads.clone(), context)),
-            input: assignment.input.clone(),
+            input: assignment.fields.input.clone(),
             status: Some(assignment.status),
             attempt: assignment.attempt,
             agents: Arc::clone(&self.agents),

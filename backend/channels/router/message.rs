@@ -14,7 +14,7 @@ use crate::{
         id::{Name, RunId, Title},
         json::Json,
         principal::OwnerId,
-        run::Spec,
+        run::{RunFields, Spec},
         session::{
             self, Chat, LogLine, formatted,
             inbound::{ChannelName, Inbound},
@@ -85,7 +85,8 @@ impl Message {
         // A user who may not be allowed is recorded only as a hash.
         spec.context.origin = Some(Origin { user: None, ..self.origin() });
         spec.context.trace_id = Some(self.trace());
-        Spec { input: Some(Json::of(&input)), ..spec }
+        spec.fields.input = Some(Json::of(&input));
+        spec
     }
 
     /// The run that the message starts; `text` is its text without the trigger.
@@ -105,13 +106,13 @@ impl Message {
                 origin: Some(self.origin()),
                 trace_id: Some(self.trace()),
             },
-            external_id: None,
-            title: Some(Title::trusted(&title)),
-            input: Some(Json::of(input)),
-            metadata: Json::of(&json!({ "channel": self.channel, "router_run_id": self.router_run_id })),
-            tags: vec![Name::trusted(self.channel.as_str())],
-            lease_ms: None,
-            ttl_s: None,
+            fields: RunFields {
+                title: Some(Title::trusted(&title)),
+                input: Some(Json::of(input)),
+                metadata: Json::of(&json!({ "channel": self.channel, "router_run_id": self.router_run_id })),
+                tags: vec![Name::trusted(self.channel.as_str())],
+                ..RunFields::default()
+            },
             start: false,
         }
     }
@@ -132,13 +133,11 @@ pub(super) fn router_spec(owner: &OwnerId, channel: &ChannelName, run_id: RunId)
             origin: None,
             trace_id: None,
         },
-        external_id: None,
-        title: Some(Title::trusted(&format!("A message from {channel}"))),
-        input: None,
-        metadata: Json::empty(),
-        tags: vec![Name::trusted(channel.as_str())],
-        lease_ms: None,
-        ttl_s: None,
+        fields: RunFields {
+            title: Some(Title::trusted(&format!("A message from {channel}"))),
+            tags: vec![Name::trusted(channel.as_str())],
+            ..RunFields::default()
+        },
         start: true,
     }
 }

@@ -7,8 +7,8 @@ use crate::{faces::responses::request::ID_PREFIX, http::Server, store::runs::Run
 /// The members that the request determined.
 pub(super) async fn head(server: &Server, record: &RunRecord) -> Map<String, Value> {
     let context = &record.context;
-    let asked: Value = record.metadata.member("openai").unwrap_or_default();
-    let input = match &record.input {
+    let asked: Value = record.fields.metadata.member("openai").unwrap_or_default();
+    let input = match &record.fields.input {
         // A response is shown even if the artifact of its input cannot be read now.
         Some(input) => server.timeline.whole_input(context, input.clone()).await.ok(),
         None => None,

@@ -44,7 +44,7 @@ impl Connection {
 /// The input of a job. One that cannot be read now is given back, and assigned when the next claim can read it; one whose
 /// artifact is damaged fails its run.
 async fn whole(dispatch: &Dispatch, job: &Assignment, until: Instant) -> Result<Option<Json>, NotAssigned> {
-    let Some(input) = job.input.clone() else { return Ok(None) };
+    let Some(input) = job.fields.input.clone() else { return Ok(None) };
     let reading = dispatch.timeline().whole_input(&job.context, input);
     let reason = match tokio::time::timeout_at(until, reading).await {
         Ok(Ok(input)) => return Ok(Some(input)),

@@ -210,7 +210,7 @@ impl<'a> NewRunRows<'a> {
         for write in &batch.heads {
             let Some(birth) = &write.birth else { continue };
             let (spec, context) = (&birth.spec, &birth.spec.context);
-            let tags: Vec<&str> = spec.tags.iter().map(Name::as_str).collect();
+            let tags: Vec<&str> = spec.fields.tags.iter().map(Name::as_str).collect();
             births.run_id.push(context.run_id.uuid());
             births.owner_id.push(context.owner_id.as_str());
             births.root_run_id.push(context.root_run_id.uuid());
@@ -224,16 +224,16 @@ impl<'a> NewRunRows<'a> {
             births.origin_chat.push(context.origin.as_ref().map(|origin| origin.chat.as_str()));
             births.origin_user.push(context.origin.as_ref().and_then(|origin| origin.user.as_deref()));
             births.trace_id.push(context.trace_id.as_deref());
-            births.title.push(spec.title.as_ref().map(Title::as_str));
-            births.input.push(spec.input.as_ref().map(Json::as_str));
-            births.metadata.push(spec.metadata.as_str());
+            births.title.push(spec.fields.title.as_ref().map(Title::as_str));
+            births.input.push(spec.fields.input.as_ref().map(Json::as_str));
+            births.metadata.push(spec.fields.metadata.as_str());
             births.tags.push(serde_json::json!(tags).to_string());
-            births.lease_ms.push(spec.lease_ms);
+            births.lease_ms.push(spec.fields.lease_ms);
             births.request_hash.push(birth.request_hash.as_slice());
             births.created_at.push(write.head.created_at);
             births.is_job.push(spec.is_job());
-            births.external_id.push(spec.external_id.as_ref().map(ExternalId::as_str));
-            births.ttl_s.push(spec.ttl_s);
+            births.external_id.push(spec.fields.external_id.as_ref().map(ExternalId::as_str));
+            births.ttl_s.push(spec.fields.ttl_s);
             births.imported_at.push(birth.imported_at);
         }
         births

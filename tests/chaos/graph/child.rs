@@ -28,7 +28,7 @@ use runreel::{
         id::{Name, RunId, SpanId, ThreadId},
         json::Json,
         principal::OwnerId,
-        run::{Spec, Status},
+        run::{RunFields, Spec, Status},
     },
     emitters::{
         emitter::Emitter,
@@ -262,17 +262,7 @@ fn context(run_id: RunId) -> RunContext {
 }
 
 async fn open(timeline: &Timeline, context: &RunContext) -> anyhow::Result<()> {
-    let spec = Spec {
-        context: context.clone(),
-        external_id: None,
-        title: None,
-        input: None,
-        metadata: Json::empty(),
-        tags: Vec::new(),
-        lease_ms: None,
-        ttl_s: None,
-        start: true,
-    };
+    let spec = Spec { context: context.clone(), fields: RunFields::default(), start: true };
     let hash = spec.content_hash();
     timeline.open_run(spec, hash).await?;
     Ok(())

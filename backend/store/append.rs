@@ -15,13 +15,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use self::columns::{Aliases, CallRow, Chain, Events, Heads, NewRunRows};
-use super::{
-    Error, Store,
-    pieces::{Owners, Pieces},
-};
+use self::columns::{Chain, Events, Heads, Rare, noted};
+use super::{Error, Store, pieces::Pieces};
 use crate::domain::{
     artifact::Hash,
     chain::Chained,
@@ -65,7 +61,7 @@ pub struct NewRunRow {
 }
 
 /// A further id of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct AliasWrite {
     pub owner_id: OwnerId,
     pub alias: ExternalId,
@@ -144,6 +140,13 @@ struct Written {
     moved: Vec<(RunId, i64, Option<Vec<u8>>)>,
 }
 
+/// What only the statement for everything takes.
+struct Rest {
+    rare: Rare,
+    owners: Option<String>,
+    now: DateTime<Utc>,
+}
+
 /// One connection that writes one lane.
 #[derive(Debug)]
 pub struct Appender {
@@ -187,6 +190,48 @@ impl Appenders {
     }
 }
 
+/// A statement that appends: what both have, then what one has. Of each event, `$5` says which run it is of.
+macro_rules! append {
+    ($file:literal, $appender:expr, $least:expr, $run:expr, ($events:expr, $heads:expr, $chain:expr), $($own:expr),+) => {
+        sqlx::query_file!(
+            $file,
+            $appender.lane,
+            $appender.mark.epoch,
+            $least,
+            $events.run_id.len() as i64,
+            &$run,
+            &$events.nth,
+            &$events.owner_id as &[&str],
+            &$events.event_type as &[&str],
+            &$events.role as &[&str],
+            &$events.agent as &[Option<&str>],
+            &$events.span_id as &[Option<&str>],
+            &$events.parent_span_id as &[Option<&str>],
+            &$events.event_id as &[Option<&str>],
+            &$events.at,
+            &$events.payload as &[&str],
+            &$heads.run_id,
+            &$heads.status_before as &[&str],
+            &$heads.status as &[&str],
+            &$heads.seq_before,
+            &$heads.events,
+            &$heads.last_index,
+            &$heads.output as &[Option<&str>],
+            &$heads.error as &[Option<&str>],
+            &$heads.started_at as &[Option<DateTime<Utc>>],
+            &$heads.ended_at as &[Option<DateTime<Utc>>],
+            &$heads.last_event_at,
+            &$heads.owner_id as &[&str],
+            &$heads.is_exact,
+            &$chain.link_before as &[Option<&[u8]>],
+            &$chain.first,
+            &$chain.links,
+            &$chain.contents,
+            $($own),+
+        )
+    };
+}
+
 impl Appender {
     /// The lane's state when this appender last read or wrote it.
     pub fn mark(&self) -> LaneState {
@@ -208,16 +253,14 @@ impl Appender {
     async fn write(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
         let (events, heads, chain) = (Events::of(batch), Heads::of(&batch.heads), Chain::of(batch));
-        let calls = CallRow::all(batch, &self.prices);
-        let owners = self.pieces.of(&batch.events);
+        let (rare, owners) = (Rare::of(batch, &self.prices), self.pieces.of(&batch.events));
         let mut written = None;
-        if calls.is_none() && batch.aliases.is_empty() && batch.heads.iter().all(|head| head.birth.is_none()) {
+        if rare.is_none() {
             written = self.append_to_runs((&events, &heads, &chain), least, owners.noted_until()).await?;
         }
         if written.is_none() {
-            let (births, aliases) = (NewRunRows::of(batch), Aliases::of(batch));
-            let parts = (&events, &heads, &chain, calls.as_deref());
-            written = self.append_all(parts, (&births, &aliases), &owners, least).await?;
+            let rest = Rest { rare, owners: noted(&owners), now: batch.now };
+            written = self.append_all((&events, &heads, &chain), rest, least).await?;
         }
         let Some(Written { before, moved }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
@@ -248,44 +291,9 @@ impl Appender {
         least: i64,
         noted_until: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
-        let row = sqlx::query_file!(
-            "store/sql/append_to_runs.sql",
-            self.lane,
-            self.mark.epoch,
-            least,
-            events.run_id.len() as i64,
-            &events.head,
-            &events.nth,
-            &events.owner_id as &[&str],
-            &events.event_type as &[&str],
-            &events.role as &[&str],
-            &events.agent as &[Option<&str>],
-            &events.span_id as &[Option<&str>],
-            &events.parent_span_id as &[Option<&str>],
-            &events.event_id as &[Option<&str>],
-            &events.at,
-            &events.payload as &[&str],
-            &heads.run_id,
-            &heads.status_before as &[&str],
-            &heads.status as &[&str],
-            &heads.seq_before,
-            &heads.events,
-            &heads.last_index,
-            &heads.output as &[Option<&str>],
-            &heads.error as &[Option<&str>],
-            &heads.started_at as &[Option<DateTime<Utc>>],
-            &heads.ended_at as &[Option<DateTime<Utc>>],
-            &heads.last_event_at,
-            &heads.owner_id as &[&str],
-            noted_until,
-            &chain.links,
-            &chain.contents,
-            &heads.is_exact,
-            &chain.link_before as &[Option<&[u8]>],
-            &chain.first,
-        )
-        .fetch_optional(&mut self.connection)
-        .await?;
+        let query =
+            append!("store/sql/append_to_runs.sql", self, least, events.head, (events, heads, chain), noted_until);
+        let row = query.fetch_optional(&mut self.connection).await?;
         Ok(row.map(|row| {
             let seqs = heads.run_id.iter().copied().map(RunId::trusted).zip(row.seqs.unwrap_or_default());
             let links = row.links.unwrap_or_default().into_iter().chain(std::iter::repeat(None));
@@ -297,84 +305,26 @@ impl Appender {
     }
 
     /// The statement for everything; `None` if the lane's epoch or position does not match.
-    #[expect(clippy::too_many_lines, reason = "one value of the statement a line")]
     async fn append_all(
         &mut self,
-        (events, heads, chain, calls): (&Events<'_>, &Heads<'_>, &Chain<'_>, Option<&str>),
-        (births, aliases): (&NewRunRows<'_>, &Aliases<'_>),
-        owners: &Owners,
+        (events, heads, chain): (&Events<'_>, &Heads<'_>, &Chain<'_>),
+        Rest { rare, owners, now }: Rest,
         least: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
-        let rows = sqlx::query_file!(
+        let Rare { births, aliases, calls } = rare;
+        let query = append!(
             "store/sql/append_events.sql",
-            self.lane,
-            self.mark.epoch,
+            self,
             least,
-            events.run_id.len() as i64,
-            &events.run_id,
-            &events.nth,
-            &events.owner_id as &[&str],
-            &events.event_type as &[&str],
-            &events.role as &[&str],
-            &events.agent as &[Option<&str>],
-            &events.span_id as &[Option<&str>],
-            &events.parent_span_id as &[Option<&str>],
-            &events.event_id as &[Option<&str>],
-            &events.at,
-            &events.payload as &[&str],
-            &heads.run_id,
-            &heads.status_before as &[&str],
-            &heads.status as &[&str],
-            &heads.seq_before,
-            &heads.events,
-            &heads.last_index,
-            &heads.output as &[Option<&str>],
-            &heads.error as &[Option<&str>],
-            &heads.started_at as &[Option<DateTime<Utc>>],
-            &heads.ended_at as &[Option<DateTime<Utc>>],
-            &heads.last_event_at,
-            &births.run_id,
-            &births.owner_id as &[&str],
-            &births.root_run_id,
-            &births.parent_run_id as &[Option<Uuid>],
-            &births.depth,
-            &births.thread_id as &[Option<&str>],
-            &births.session_id as &[Option<&str>],
-            &births.agent as &[Option<&str>],
-            &births.role as &[&str],
-            &births.origin_channel as &[Option<&str>],
-            &births.origin_chat as &[Option<&str>],
-            &births.trace_id as &[Option<&str>],
-            &births.title as &[Option<&str>],
-            &births.input as &[Option<&str>],
-            &births.metadata as &[&str],
-            &births.tags,
-            &births.lease_ms as &[Option<i64>],
-            &births.request_hash as &[&[u8]],
-            &births.created_at,
-            &births.is_job,
-            &heads.owner_id as &[&str],
-            &owners.owner_id.iter().map(AsRef::as_ref).collect::<Vec<&str>>() as &[&str],
-            &owners.noted as &[Option<i64>],
-            &births.origin_user as &[Option<&str>],
-            &births.external_id as &[Option<&str>],
-            &births.ttl_s as &[Option<i64>],
-            &births.imported_at as &[Option<DateTime<Utc>>],
-            births.now,
-            &aliases.owner_id as &[&str],
-            &aliases.alias as &[&str],
-            &aliases.run_id,
-            &aliases.nth as &[Option<i64>],
-            &aliases.after,
-            calls,
-            &chain.links,
-            &chain.contents,
-            &heads.is_exact,
-            &chain.link_before as &[Option<&[u8]>],
-            &chain.first,
-        )
-        .fetch_all(&mut self.connection)
-        .await?;
+            events.run_id,
+            (events, heads, chain),
+            births.as_deref(),
+            now,
+            aliases.as_deref(),
+            owners.as_deref(),
+            calls.as_deref()
+        );
+        let rows = query.fetch_all(&mut self.connection).await?;
         let before = rows.first().map(|row| row.before);
         let moved = rows.into_iter().filter_map(|row| Some((RunId::trusted(row.run_id?), row.seq_before?, row.links)));
         Ok(before.map(|before| Written { before, moved: moved.collect() }))

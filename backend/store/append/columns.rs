@@ -1,20 +1,25 @@
-//! A batch as the arrays that the statement takes.
+//! A batch as the statement takes it: arrays, and JSON of what is rare.
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{Batch, HeadWrite};
-use crate::domain::{
-    artifact::Hash,
-    chain::Chained,
-    event::Recorded,
-    id::{EventId, ExternalId, Name, RunId, SpanId, ThreadId, Title},
-    json::Json,
-    price::Prices,
-    usage::{Call, Usage},
+use super::{Batch, HeadWrite, NewRunRow};
+use crate::{
+    domain::{
+        artifact::Hash,
+        chain::Chained,
+        context::RunContext,
+        event::Recorded,
+        id::{EventId, Name, RunId, SpanId},
+        json::Json,
+        price::Prices,
+        run::RunFields,
+        usage::{Call, Usage},
+    },
+    store::pieces::Owners,
 };
 
 /// The events of a batch.
@@ -134,9 +139,14 @@ impl<'a> Chain<'a> {
     }
 }
 
+/// Rows as the JSON that a statement reads: they are few, and have many columns. `None` if there are none.
+fn json(rows: &[impl Serialize]) -> Option<String> {
+    (!rows.is_empty()).then(|| serde_json::to_string(rows).expect("columns are values that JSON has"))
+}
+
 /// A call of a model that a batch tells of.
 #[derive(Serialize)]
-pub(super) struct CallRow {
+struct CallRow {
     /// Which event of the batch tells it, from 1.
     n: i64,
     run_id: Uuid,
@@ -150,8 +160,7 @@ pub(super) struct CallRow {
 }
 
 impl CallRow {
-    /// All of them as JSON: they are few, and have many columns. `None` if there are none.
-    pub(super) fn all(batch: &Batch, prices: &Prices) -> Option<String> {
+    fn all(batch: &Batch, prices: &Prices) -> Vec<Self> {
         let row = |(n, event): (i64, &Recorded)| {
             let Call { model, usage } = Call::of(event)?;
             let Usage { input, cached, cache_write, output, reasoning } = usage;
@@ -168,98 +177,76 @@ impl CallRow {
                 cost_usd,
             })
         };
-        let rows: Vec<Self> = (1..).zip(&batch.events).filter_map(row).collect();
-        if rows.is_empty() { None } else { serde_json::to_string(&rows).ok() }
+        (1..).zip(&batch.events).filter_map(row).collect()
     }
 }
 
-/// The runs a batch creates.
-#[derive(Default)]
-pub(super) struct NewRunRows<'a> {
-    pub run_id: Vec<Uuid>,
-    pub owner_id: Vec<&'a str>,
-    pub root_run_id: Vec<Uuid>,
-    pub parent_run_id: Vec<Option<Uuid>>,
-    pub depth: Vec<i16>,
-    pub thread_id: Vec<Option<&'a str>>,
-    pub session_id: Vec<Option<&'a str>>,
-    pub agent: Vec<Option<&'a str>>,
-    pub role: Vec<&'a str>,
-    pub origin_channel: Vec<Option<&'a str>>,
-    pub origin_chat: Vec<Option<&'a str>>,
-    pub origin_user: Vec<Option<&'a str>>,
-    pub trace_id: Vec<Option<&'a str>>,
-    pub title: Vec<Option<&'a str>>,
-    pub input: Vec<Option<&'a str>>,
-    pub metadata: Vec<&'a str>,
-    /// A JSON array of each run's tags: Postgres arrays of arrays must be rectangular.
-    pub tags: Vec<String>,
-    pub lease_ms: Vec<Option<i64>>,
-    pub request_hash: Vec<&'a [u8]>,
-    pub created_at: Vec<DateTime<Utc>>,
-    pub is_job: Vec<bool>,
-    pub external_id: Vec<Option<&'a str>>,
-    pub ttl_s: Vec<Option<i64>>,
-    pub imported_at: Vec<Option<DateTime<Utc>>>,
-    pub now: DateTime<Utc>,
+/// A run that a batch creates: the columns of `store.run` that no event changes.
+#[derive(Serialize)]
+struct NewRun<'a> {
+    #[serde(flatten)]
+    context: &'a RunContext,
+    origin_channel: Option<&'a Name>,
+    origin_chat: Option<&'a str>,
+    origin_user: Option<&'a str>,
+    #[serde(flatten)]
+    fields: &'a RunFields,
+    depth: i16,
+    /// As `bytea` is written.
+    request_hash: String,
+    /// Microseconds, as the columns have: Postgres would round what is finer.
+    created_at: DateTime<Utc>,
+    imported_at: Option<DateTime<Utc>>,
+    /// Not a column: it gets a row of `store.job` as well.
+    is_job: bool,
 }
 
-impl<'a> NewRunRows<'a> {
-    pub(super) fn of(batch: &'a Batch) -> Self {
-        let mut births = Self { now: batch.now, ..Self::default() };
-        for write in &batch.heads {
-            let Some(birth) = &write.birth else { continue };
-            let (spec, context) = (&birth.spec, &birth.spec.context);
-            let tags: Vec<&str> = spec.fields.tags.iter().map(Name::as_str).collect();
-            births.run_id.push(context.run_id.uuid());
-            births.owner_id.push(context.owner_id.as_str());
-            births.root_run_id.push(context.root_run_id.uuid());
-            births.parent_run_id.push(context.parent_run_id.map(RunId::uuid));
-            births.depth.push(birth.depth);
-            births.thread_id.push(context.thread_id.as_ref().map(ThreadId::as_str));
-            births.session_id.push(context.session_id.as_ref().map(Name::as_str));
-            births.agent.push(context.agent.as_ref().map(Name::as_str));
-            births.role.push(context.role.as_str());
-            births.origin_channel.push(context.origin.as_ref().map(|origin| origin.channel.as_str()));
-            births.origin_chat.push(context.origin.as_ref().map(|origin| origin.chat.as_str()));
-            births.origin_user.push(context.origin.as_ref().and_then(|origin| origin.user.as_deref()));
-            births.trace_id.push(context.trace_id.as_deref());
-            births.title.push(spec.fields.title.as_ref().map(Title::as_str));
-            births.input.push(spec.fields.input.as_ref().map(Json::as_str));
-            births.metadata.push(spec.fields.metadata.as_str());
-            births.tags.push(serde_json::json!(tags).to_string());
-            births.lease_ms.push(spec.fields.lease_ms);
-            births.request_hash.push(birth.request_hash.as_slice());
-            births.created_at.push(write.head.created_at);
-            births.is_job.push(spec.is_job());
-            births.external_id.push(spec.fields.external_id.as_ref().map(ExternalId::as_str));
-            births.ttl_s.push(spec.fields.ttl_s);
-            births.imported_at.push(birth.imported_at);
-        }
-        births
+impl<'a> NewRun<'a> {
+    fn of(write: &'a HeadWrite) -> Option<Self> {
+        let NewRunRow { spec, depth, request_hash, imported_at } = write.birth.as_deref()?;
+        let origin = spec.context.origin.as_ref();
+        Some(Self {
+            context: &spec.context,
+            origin_channel: origin.map(|origin| &origin.channel),
+            origin_chat: origin.map(|origin| &*origin.chat),
+            origin_user: origin.and_then(|origin| origin.user.as_deref()),
+            fields: &spec.fields,
+            depth: *depth,
+            request_hash: format!("\\x{}", hex::encode(request_hash)),
+            created_at: write.head.created_at.trunc_subsecs(6),
+            imported_at: imported_at.map(|at| at.trunc_subsecs(6)),
+            is_job: spec.is_job(),
+        })
     }
 }
 
-/// The further ids that a batch gives to runs.
-#[derive(Default)]
-pub(super) struct Aliases<'a> {
-    pub owner_id: Vec<&'a str>,
-    pub alias: Vec<&'a str>,
-    pub run_id: Vec<Uuid>,
-    pub nth: Vec<Option<i64>>,
-    pub after: Vec<i64>,
+/// An owner of events of a batch, and the last piece that is known to be noted.
+#[derive(Serialize)]
+struct OwnerRow<'a> {
+    owner_id: &'a str,
+    noted: Option<i64>,
 }
 
-impl<'a> Aliases<'a> {
-    pub(super) fn of(batch: &'a Batch) -> Self {
-        let mut aliases = Self::default();
-        for write in &batch.aliases {
-            aliases.owner_id.push(write.owner_id.as_str());
-            aliases.alias.push(write.alias.as_str());
-            aliases.run_id.push(write.run_id.uuid());
-            aliases.nth.push(write.nth);
-            aliases.after.push(write.after.get());
-        }
-        aliases
+/// What most batches have nothing of.
+pub(super) struct Rare {
+    pub births: Option<String>,
+    pub aliases: Option<String>,
+    pub calls: Option<String>,
+}
+
+impl Rare {
+    pub(super) fn of(batch: &Batch, prices: &Prices) -> Self {
+        let births: Vec<NewRun<'_>> = batch.heads.iter().filter_map(NewRun::of).collect();
+        Self { births: json(&births), aliases: json(&batch.aliases), calls: json(&CallRow::all(batch, prices)) }
     }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.births.is_none() && self.aliases.is_none() && self.calls.is_none()
+    }
+}
+
+/// The owners of a batch, for the notes of its pieces.
+pub(super) fn noted(owners: &Owners) -> Option<String> {
+    let rows = owners.owner_id.iter().zip(&owners.noted);
+    json(&rows.map(|(owner_id, noted)| OwnerRow { owner_id, noted: *noted }).collect::<Vec<_>>())
 }

@@ -206,6 +206,15 @@ def test_a_run_is_found_by_its_id_in_the_callers_own_system(client: Client) -> N
         client.run_by_external_id("build/44")
 
 
+def test_a_field_that_no_run_has_is_refused_before_anything_is_sent(client: Client) -> None:
+    with pytest.raises(TypeError, match="titel"):
+        client.run("ours", **{"titel": "x"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="titel"):
+        client.put_run("build/45", **{"titel": "x"})  # type: ignore[arg-type]
+    with pytest.raises(ApiError, match="not_found"):
+        client.run_by_external_id("build/45")
+
+
 def test_a_run_says_how_long_it_stays(client: Client) -> None:
     with client.run("brief", external_id="brief/1", ttl_s=3_600):
         pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -87,6 +87,30 @@ class UsageRecord(TypedDict):
     reasoning_tokens: int
     cost_usd: float | None
     is_partial: bool
+
+
+class RunFields(TypedDict, total=False):
+    """What a run is created with. What is missing or None is as the server says.
+
+    `agent` is who acts in it, `role` what that is (`agent` unless given). `thread_id` and `session_id` are taken from a
+    parent as well. `title` is at most 512 characters, `input` and `metadata` at most 64 KiB each, `tags` at most 32
+    names.
+
+    `lease_ms` is how long its program may be silent before it reads as stalled, milliseconds. `ttl_s` is how long the
+    server keeps it, with the runs below it, after the last of them has ended: seconds, at most 315 360 000, and 0 means
+    for ever.
+    """
+
+    agent: str | None
+    role: Literal["agent", "supervisor", "worker"]
+    thread_id: str | None
+    session_id: str | None
+    title: str | None
+    input: object
+    metadata: Mapping[str, object] | None
+    tags: Iterable[str]
+    lease_ms: int | None
+    ttl_s: int | None
 
 
 class RunRecord(TypedDict):

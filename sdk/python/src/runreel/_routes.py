@@ -39,7 +39,7 @@ def by_external_id(external_id: str) -> Call:
     return Call("GET", f"/api/runs/by-external-id/{quote(external_id)}")
 
 
-def put_run(external_id: str, **members: object) -> Call:
+def put_run(external_id: str, members: Mapping[str, object]) -> Call:
     body = {name: value for name, value in members.items() if value is not None}
     return Call("PUT", f"/api/runs/by-external-id/{quote(external_id)}", json=body, idempotent=True)
 

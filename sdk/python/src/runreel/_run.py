@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from . import _ids, _routes
+from ._events import RunFields
 from ._failure import described
 from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
 from ._payload import encoded, plain
@@ -33,45 +34,41 @@ def is_name(text: str | None) -> bool:
     return text is not None and 0 < len(text) <= 128 and text.isprintable() and text.strip() == text
 
 
+def checked(fields: RunFields) -> RunFields:
+    """TypeError if one of these is not a field of a run."""
+    for name in fields.keys() - RunFields.__annotations__.keys():
+        raise TypeError(f"a run has no {name!r}")
+    return fields
+
+
 def creation(
-    title: str,
+    name: str,
     *,
-    agent: str | None,
-    thread_id: str | None,
-    session_id: str | None,
     parent: Scope[object] | str | None,
-    role: str,
-    shown: str | None,
-    input: object,
-    metadata: Mapping[str, object] | None,
-    tags: Iterable[str],
     run_id: str | None,
     external_id: str | None,
-    lease_ms: int | None,
-    ttl_s: int | None,
     attach: bool,
+    fields: RunFields,
 ) -> Target:
     """A run as requested from a client; it is created before its first event.
 
     TypeError for arguments of the wrong type; `input` and `metadata` can contain anything.
     """
+    fields = checked(fields)
     if isinstance(parent, RunScope):
         # A child is created while its parent is there.
         parent._begin()
-    agent = agent or (title if _NAME.fullmatch(title) else None)
-    line = _CONTROL.sub(" ", title if shown is None else shown)[:512]
+    input, metadata = fields.pop("input", None), fields.pop("metadata", None)
+    shown, lease_ms = fields.get("title"), fields.get("lease_ms", LEASE_MS)
     members = {
+        **fields,
         "run_id": run_id or _ids.run_id(),
         "external_id": external_id,
-        "thread_id": thread_id,
-        "session_id": session_id,
         "parent_run_id": parent.run_id if isinstance(parent, Scope) else parent,
-        "agent": agent,
-        "role": role,
-        "title": line,
-        "tags": list(tags) or None,
+        "agent": fields.get("agent") or (name if _NAME.fullmatch(name) else None),
+        "title": _CONTROL.sub(" ", name if shown is None else shown)[:512],
+        "tags": list(fields.get("tags") or ()) or None,
         "lease_ms": lease_ms,
-        "ttl_s": ttl_s,
         # A server that is away is told later; the run has begun all the same.
         "at": _ids.now(),
     }

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from .. import _routes
-from .._events import Answer, Event, RunRecord, Timeline
+from .._events import Answer, Event, RunFields, RunRecord, Timeline
 from .._follow import Following, OnGap
 from .._routes import UNSET
-from .._run import LEASE_MS, attached, creation
+from .._run import attached, checked, creation
 from .._sender import CLOSE_TIMEOUT, Sender
 from .._spans import Scope
 from .._waiting import end, landed
@@ -20,6 +20,9 @@ from .pages import pages
 from .run import Run
 from .threads import Threads
 from .transport import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Same = TypeVar("Same", bound="BaseClient")
 
@@ -50,27 +53,19 @@ class BaseClient:
         self,
         name: str,
         *,
-        agent: str | None = None,
-        thread_id: str | None = None,
-        session_id: str | None = None,
         parent: Scope[object] | str | None = None,
-        role: Literal["agent", "supervisor", "worker"] = "agent",
-        title: str | None = None,
-        input: object = None,
-        metadata: Mapping[str, object] | None = None,
-        tags: Iterable[str] = (),
         run_id: str | None = None,
         external_id: str | None = None,
-        lease_ms: int | None = LEASE_MS,
-        ttl_s: int | None = None,
         attach: bool = False,
+        **fields: Unpack[RunFields],
     ) -> Run:
         """`with client.run("report") as run:` — creates a run and ends it with the block.
 
-        `name` is the title, unless `title` is given. It is also the `agent`, when none is given and it is a valid name:
-        1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or its id. `input` and `metadata`
-        are at most 64 KiB each and are truncated like payloads. A run whose program was killed is reported as stalled
-        `lease_ms` later; while the block runs, a background thread renews the lease. With None there is no lease.
+        `RunFields` has the fields. `name` is the title, unless `title` is given. It is also the `agent`, when none is
+        given and it is a valid name: 1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or
+        its id. An `input` or `metadata` over its bound is truncated like payloads. A run whose program was killed is
+        reported as stalled `lease_ms` later, 30 000 unless given; while the block runs, a background thread renews the
+        lease. With None there is no lease.
 
         A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
         and the block continues it; `attach` below does so without creating.
@@ -78,28 +73,9 @@ class BaseClient:
         An `external_id` is the run's id in your own system, 1 to 255 characters. If another run of yours has it, this
         one is not created (`external_id_taken`); `put_run` finds that one.
 
-        `ttl_s` is how long the server keeps the run, with the runs below it, after the last of them has ended: seconds,
-        at most ten years, 0 for ever. With None the server's rules count.
-
         Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
         """
-        target = creation(
-            name,
-            agent=agent,
-            thread_id=thread_id,
-            session_id=session_id,
-            parent=parent,
-            role=role,
-            shown=title,
-            input=input,
-            metadata=metadata,
-            tags=tags,
-            run_id=run_id,
-            external_id=external_id,
-            lease_ms=lease_ms,
-            ttl_s=ttl_s,
-            attach=attach,
-        )
+        target = creation(name, parent=parent, run_id=run_id, external_id=external_id, attach=attach, fields=fields)
         return Run(self._sender, self._transport, target)
 
     def attach(self, run_id: str) -> Run:
@@ -113,37 +89,16 @@ class BaseClient:
         self,
         external_id: str,
         *,
-        title: str | None = None,
-        agent: str | None = None,
-        thread_id: str | None = None,
-        session_id: str | None = None,
         parent_run_id: str | None = None,
-        role: Literal["agent", "supervisor", "worker"] = "agent",
-        input: object = None,
-        metadata: Mapping[str, object] | None = None,
-        tags: Iterable[str] = (),
-        lease_ms: int | None = None,
-        ttl_s: int | None = None,
+        **fields: Unpack[RunFields],
     ) -> RunRecord:
         """The run with this id of your own system, created if there is none.
 
-        Concurrent calls get the same run, and an existing run stays as it is, whatever the other arguments. `attach`
-        continues it: `client.attach((client.put_run("build-42"))["run_id"])`.
+        `RunFields` has the fields. Concurrent calls get the same run, and an existing run stays as it is, whatever the
+        fields. `attach` continues it: `client.attach((client.put_run("build-42"))["run_id"])`.
         """
-        call = _routes.put_run(
-            external_id,
-            title=title,
-            agent=agent,
-            thread_id=thread_id,
-            session_id=session_id,
-            parent_run_id=parent_run_id,
-            role=role,
-            input=input,
-            metadata=metadata,
-            tags=list(tags) or None,
-            lease_ms=lease_ms,
-            ttl_s=ttl_s,
-        )
+        members = {**checked(fields), "tags": list(fields.get("tags") or ()) or None, "parent_run_id": parent_run_id}
+        call = _routes.put_run(external_id, members)
         return cast(RunRecord, self._transport.send(call))
 
     def run_by_external_id(self, external_id: str) -> RunRecord:

@@ -328,6 +328,12 @@ openapi: build node-packages
     {{ bin }} openapi > tests/it/snapshots/openapi.json
     cd sdk/typescript && npm run generate
 
+# How many files people write have a name in them: `a_name` also as `a-name`, `aName` and `A_NAME`.
+places name:
+    @git grep -liE '\b{{ replace_regex(replace(name, ".", "\\."), "[_-]", "[_-]?") }}\b' -- . ':!.sqlx' ':!*.lock' \
+        ':!*package-lock.json' ':!*/_sync/*' ':!*/schema.ts' ':!tests/it/snapshots' \
+        | cut -d / -f 1 | sort | uniq -c | awk '{ print; all += $1 } END { printf "%7d in all\n", all }'
+
 # The packages for PyPI and npm, installed and started where there is neither a toolchain nor Postgres; they stay in `dist`.
 packages: web
     cargo build --profile dist --bin runreel

@@ -188,7 +188,7 @@ async fn connect(settings: store::Settings, wait: Duration) -> Result<(Store, Ap
     let until = tokio::time::Instant::now() + wait;
     loop {
         match Store::connect_to_append(settings.clone()).await {
-            Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
+            Err(error) if error.outage().is_some() && tokio::time::Instant::now() < until => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "database not reachable yet");
                 tokio::time::sleep(Duration::from_millis(DATABASE_LOOK_MS)).await;
             }

@@ -54,7 +54,10 @@ impl HostError {
 
 impl From<store::Error> for HostError {
     fn from(error: store::Error) -> Self {
-        Self { is_retryable: error.is_unavailable() || matches!(error, store::Error::Busy), reason: error.to_string() }
+        Self {
+            is_retryable: error.outage().is_some() || matches!(error, store::Error::Busy),
+            reason: error.to_string(),
+        }
     }
 }
 

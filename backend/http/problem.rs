@@ -355,7 +355,7 @@ impl From<store::Error> for Problem {
 impl Problem {
     /// A change that failed in the database. One that got no answer may have been made all the same.
     pub fn of_change(error: store::Error) -> Self {
-        if !error.is_unavailable() && !error.is_unreadable() {
+        if error.outage().is_none() && error.fate() != store::Fate::Unreadable {
             return error.into();
         }
         tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a write");

@@ -43,6 +43,23 @@ pub enum Outage {
     Forbidden,
 }
 
+/// What became of a statement that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// No answer came: it may have been executed.
+    Unanswered,
+    /// An answer came that could not be read: it was executed.
+    Unreadable,
+    /// Not executed: the database accepts nothing of the kind at the moment.
+    NotAccepted,
+    /// Not executed: another transaction held for long what it needs.
+    Locked,
+    /// Not executed: another writer came first.
+    Overtaken,
+    /// Not executed, and would not be another time.
+    Refused,
+}
+
 /// A value of the table that this version must know: its meaning cannot be guessed.
 pub(super) fn known<T>(parsed: Option<T>, word: &str) -> Result<T, Error> {
     let unknown = || {
@@ -72,11 +89,22 @@ impl Error {
         })
     }
 
-    /// Whether the database has answered that it did not execute the statement. An answer of one that is shutting down
-    /// or losing its connection says nothing about that.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
-            if error.code().is_some_and(|code| !code.starts_with("57P") && !code.starts_with("08")))
+    /// What became of the statement.
+    pub fn fate(&self) -> Fate {
+        match self {
+            Self::Unavailable(Some(sqlx::Error::Database(error))) => match error.code().as_deref() {
+                Some("55P03") => Fate::Locked,
+                // An answer of a database that is shutting down or losing its connection says nothing about that.
+                Some(code) if !code.starts_with("57P") && !code.starts_with("08") => Fate::NotAccepted,
+                _ => Fate::Unanswered,
+            },
+            Self::Unavailable(_) => Fate::Unanswered,
+            Self::Conflict(_) => Fate::Overtaken,
+            Self::Broken(cause) if !matches!(cause, sqlx::Error::Database(_)) => Fate::Unreadable,
+            Self::Busy | Self::Unstorable(_) | Self::TooLarge(_) | Self::Broken(_) | Self::Incompatible(_) => {
+                Fate::Refused
+            }
+        }
     }
 
     /// Whether a connection failed, rather than none being available.
@@ -90,22 +118,6 @@ impl Error {
     pub fn is_too_slow(&self) -> bool {
         matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
             if error.code().is_some_and(|code| code == "57014"))
-    }
-
-    /// Whether the statement waited too long for what another transaction holds. It was not executed.
-    pub fn is_locked(&self) -> bool {
-        matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
-            if error.code().is_some_and(|code| code == "55P03"))
-    }
-
-    /// Whether the database was unavailable; the request may have been executed all the same.
-    pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
-    }
-
-    /// Whether an answer came that could not be read, so that the request was executed.
-    pub fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Broken(cause) if !matches!(cause, sqlx::Error::Database(_)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sqlx::{PgConnection, migrate::Migrate as _};
 
-use super::{Error, MIGRATOR};
+use super::{Error, Fate, MIGRATOR};
 
 /// How long one attempt to take the lock of the migrations takes, milliseconds.
 const LOCK_MS_MAX: u64 = 1_000;
@@ -68,7 +68,7 @@ async fn take_migrations_lock(connection: &mut PgConnection) -> Result<(), Error
     connection.lock().await.map_err(|error| match error {
         sqlx::migrate::MigrateError::Execute(error) => {
             let error = Error::from(error);
-            if error.is_locked() {
+            if error.fate() == Fate::Locked {
                 tracing::warn!("another session holds the lock of the schema's migrations: a server that migrates, or another login");
             }
             error

@@ -79,7 +79,7 @@ use sqlx::{
 };
 use tokio_util::task::TaskTracker;
 
-pub use self::error::{Error, Outage};
+pub use self::error::{Error, Fate, Outage};
 use self::{
     access::Access,
     append::Appenders,

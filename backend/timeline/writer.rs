@@ -35,7 +35,7 @@ use crate::{
         splice::LogPosition,
     },
     store::{
-        self, Store,
+        self, Fate, Store,
         append::{Appended, Appender, Appenders, Committed, LaneState},
         heads::StoredHead,
     },
@@ -138,9 +138,7 @@ impl Lane {
             Err(failure) => failure,
         };
         match failure {
-            Failure::During(plan, error)
-                if (error.is_unavailable() && !error.is_refusal()) || error.is_unreadable() =>
-            {
+            Failure::During(plan, error) if matches!(error.fate(), Fate::Unanswered | Fate::Unreadable) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the database did not answer a commit; resolving its outcome"
@@ -161,23 +159,27 @@ impl Lane {
                 drop(turn);
                 self.reconcile_history(backlog).await;
             }
-            Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() && !error.is_locked() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
-                self.lost(&error, backlog);
-                backlog.put_back(emissions);
-                drop(turn);
-                self.reconnect(backlog).await;
-            }
-            // A batch the database refuses is retried one emission at a time, so that only the bad one fails.
-            Failure::Before(error) | Failure::During(_, error) if emissions.len() == 1 => {
-                tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
-                // Locked: others are writing the thread that a run begins.
-                let crowded = matches!(error, store::Error::Conflict(_)) || error.is_locked();
-                for mut emission in emissions {
-                    emission.answer(Err(if crowded { EmitError::Busy } else { EmitError::Broken }));
+            Failure::Before(error) | Failure::During(_, error) => match error.fate() {
+                Fate::Unanswered | Fate::NotAccepted => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
+                    self.lost(&error, backlog);
+                    backlog.put_back(emissions);
+                    drop(turn);
+                    self.reconnect(backlog).await;
                 }
-            }
-            Failure::Before(_) | Failure::During(..) => backlog.take_apart(emissions),
+                // A batch the database refuses is retried one emission at a time, so that only the bad one fails.
+                Fate::Locked | Fate::Overtaken | Fate::Refused | Fate::Unreadable if emissions.len() > 1 => {
+                    backlog.take_apart(emissions);
+                }
+                fate @ (Fate::Locked | Fate::Overtaken | Fate::Refused | Fate::Unreadable) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
+                    // Locked: others are writing the thread that a run begins.
+                    let is_busy = matches!(fate, Fate::Locked | Fate::Overtaken);
+                    for mut emission in emissions {
+                        emission.answer(Err(if is_busy { EmitError::Busy } else { EmitError::Broken }));
+                    }
+                }
+            },
         }
     }
 

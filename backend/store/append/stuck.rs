@@ -1,7 +1,7 @@
 //! Sessions that keep a lane's row.
 
 use super::{Appended, Appender, Batch};
-use crate::store::{Error, Store};
+use crate::store::{Error, Fate, Store};
 
 impl Store {
     /// Ends sessions that hold the row of a lane and have been waited for by the database for long: their client, or what is
@@ -32,7 +32,7 @@ impl Appender {
 
     /// Ends whoever keeps the lane's row if that is why a statement was not executed.
     pub(super) async fn ending_stuck<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
-        if done.as_ref().is_err_and(Error::is_locked) {
+        if done.as_ref().is_err_and(|error| error.fate() == Fate::Locked) {
             self.store.end_stuck_writers().await?;
         }
         done

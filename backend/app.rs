@@ -2,7 +2,7 @@
 
 mod parts;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use tokio::{
     net::TcpListener,
@@ -18,6 +18,7 @@ use crate::{
     domain::limits::{DRAIN_MS_MAX, END_MS_MAX, SETTLE_MS_MAX},
     http::{self, Server, tls::Tls},
     postgres::STOP_MAX,
+    supervise::Supervisor,
     timeline::Timeline,
 };
 
@@ -146,34 +147,19 @@ async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Erro
     }
 }
 
-/// Periodic housekeeping.
-async fn look_after(
-    timeline: Timeline,
-    metrics: metrics_exporter_prometheus::PrometheusHandle,
-    stop: CancellationToken,
-) {
-    let work = async {
-        // The start has just done both.
-        let now = tokio::time::Instant::now();
-        let mut partitions = tokio::time::interval_at(now + PARTITIONS_EVERY, PARTITIONS_EVERY);
-        let mut time = tokio::time::interval_at(now + TIME_EVERY, TIME_EVERY);
-        let mut tidy = tokio::time::interval(METRICS_EVERY);
-        loop {
-            tokio::select! {
-                _ = tidy.tick() => metrics.run_upkeep(),
-                _ = time.tick() => {
-                    if let Err(error) = Box::pin(timeline.store().tell_time(timeline.clock())).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot read the database clock");
-                    }
-                }
-                _ = partitions.tick() => {
-                    let now = timeline.clock().now();
-                    if let Err(error) = Box::pin(timeline.store().ensure_partitions(now)).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "partition maintenance failed");
-                    }
-                }
-            }
-        }
-    };
-    stop.run_until_cancelled(work).await;
+/// Periodic housekeeping. The start has just told the time and made partitions.
+fn look_after(timeline: &Timeline, metrics: &metrics_exporter_prometheus::PrometheusHandle, supervisor: &Supervisor) {
+    let soon = (Duration::ZERO, METRICS_EVERY);
+    supervisor.every("metrics", soon, metrics.clone(), |metrics, ()| {
+        Box::pin(async {
+            metrics.run_upkeep();
+            Ok::<_, Infallible>(())
+        })
+    });
+    supervisor.every("database clock", (TIME_EVERY, TIME_EVERY), timeline.clone(), |timeline, ()| {
+        Box::pin(timeline.store().tell_time(timeline.clock()))
+    });
+    supervisor.every("partitions", (PARTITIONS_EVERY, PARTITIONS_EVERY), timeline.clone(), |timeline, ()| {
+        Box::pin(timeline.store().ensure_partitions(timeline.clock().now()))
+    });
 }

@@ -9,7 +9,6 @@ use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     domain::{
@@ -22,6 +21,7 @@ use crate::{
         expiry::{EndPlace, EndedTree, EndedTrees, Remover},
         months::{Month, MonthDrop, MonthPage},
     },
+    supervise::Supervisor,
     threads::Threads,
     timeline::Timeline,
 };
@@ -208,24 +208,15 @@ impl Retention {
         Ok(())
     }
 
-    /// Sweeps periodically until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let work = async {
-            let mut after = None;
-            let pause = Duration::from_millis(EXPIRY_SWEEP_MS);
-            let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
-            every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            loop {
-                every.tick().await;
-                match Box::pin(self.sweep(after)).await {
-                    Ok(next) => after = next,
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "no search for runs that are due");
-                    }
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
+    /// Sweeps as long as the supervisor's tasks run.
+    pub fn start(&self, supervisor: &Supervisor) {
+        let pause = Duration::from_millis(EXPIRY_SWEEP_MS);
+        supervisor.every("retention", (pause, pause), self.clone(), |retention, after: &mut Option<EndPlace>| {
+            Box::pin(async {
+                *after = retention.sweep(after.take()).await?;
+                Ok::<_, store::Error>(())
+            })
+        });
     }
 }
 

@@ -10,7 +10,6 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::seen::SeenFile;
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
         limits::{SEAL_LOOK_MS, SEAL_REST},
     },
     store::{self, Store},
+    supervise::{LATE, Supervisor},
 };
 
 /// A handle on the sealer. Cheap to clone.
@@ -49,18 +49,10 @@ pub enum Error {
 }
 
 impl Sealer {
-    /// Seals until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let work = async {
-            let mut look = tokio::time::interval(self.every.min(Duration::from_millis(SEAL_LOOK_MS)));
-            loop {
-                look.tick().await;
-                if let Err(error) = Box::pin(self.seal_if_due()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the log could not be sealed");
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
+    /// Seals when it is due, as long as the supervisor's tasks run.
+    pub fn start(self, supervisor: &Supervisor) {
+        let turns = (LATE, self.every.min(Duration::from_millis(SEAL_LOOK_MS)));
+        supervisor.every("sealer", turns, self, |sealer, ()| Box::pin(sealer.seal_if_due()));
     }
 
     /// Seals if the last seal is old enough, and is the one that this server has seen last or a later one.

@@ -1,17 +1,21 @@
 //! Tasks that live as long as the server does.
 //!
+//! Work that is to be done now and then is [`Supervisor::every`].
+//!
 //! A task that panics, or ends before it is stopped, is a bug, and the server survives it: the failure is logged and
 //! counted, the task is restarted, and until it has run for a while [`Supervisor::failing`] names it, so that
 //! readiness reports it.
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::time::MissedTickBehavior;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Pause before a failed task is restarted.
@@ -20,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PROOF: Duration = Duration::from_secs(2);
 
 /// How long after its start a part begins that no request needs.
-const LATE: Duration = Duration::from_secs(1);
+pub const LATE: Duration = Duration::from_secs(1);
 
 /// Starts tasks and restarts them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -116,6 +120,48 @@ impl Supervisor {
         });
     }
 
+    /// Works once a period until the supervisor stops, first when `first` has passed. What work returns as an error is
+    /// logged. Work that panics counts as failing until it has been done; `S`, what it has kept, then begins anew. A
+    /// period that passes during work is left out.
+    pub fn every<P, S, T, E>(
+        &self,
+        name: &'static str,
+        (first, period): (Duration, Duration),
+        part: P,
+        work: for<'a> fn(&'a P, &'a mut S) -> BoxFuture<'a, Result<T, E>>,
+    ) where
+        P: Send + Sync + 'static,
+        S: Default + Send + 'static,
+        T: Send + 'static,
+        E: Error + Send + 'static,
+    {
+        let supervisor = self.clone();
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
+            let mut turns = tokio::time::interval_at(tokio::time::Instant::now() + first, period);
+            turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let (mut kept, mut fails) = (S::default(), false);
+            loop {
+                turns.tick().await;
+                let done = AssertUnwindSafe(async { work(&part, &mut kept).await }).catch_unwind().await;
+                match &done {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => {
+                        tracing::warn!(task = name, error = error as &dyn Error, "a periodic task was not done");
+                    }
+                    Err(_) => {
+                        metrics::counter!("runreel_task_panics_total", "task" => name).increment(1);
+                        tracing::error!(task = name, "a periodic task panicked; please report the log lines above");
+                        kept = S::default();
+                    }
+                }
+                if fails != done.is_err() {
+                    fails = done.is_err();
+                    supervisor.count(name, fails);
+                }
+            }
+        }));
+    }
+
     fn count(&self, name: &'static str, fails: bool) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failing.entry(name).or_default();
@@ -161,5 +207,36 @@ mod tests {
         tasks.close();
         tasks.wait().await;
         assert_eq!(begun.load(Ordering::SeqCst), 4);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn periodic_work_goes_on_after_an_error_and_counts_as_failing_from_a_panic_until_it_is_done() {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let supervisor = Supervisor::new(tasks.clone(), stop.clone());
+        let turns = Arc::new(Mutex::new(Vec::new()));
+        let period = Duration::from_mins(1);
+        supervisor.every("clumsy", (period, period), Arc::clone(&turns), |turns, kept: &mut usize| {
+            Box::pin(async {
+                *kept += 1;
+                let turn = {
+                    let mut turns = turns.lock().unwrap();
+                    turns.push(*kept);
+                    turns.len()
+                };
+                assert!(turn != 2, "the second fails");
+                if turn == 1 { Err(std::io::Error::other("the first has an error")) } else { Ok(()) }
+            })
+        });
+        let mut failing = Vec::new();
+        for _ in 0..5 {
+            tokio::time::sleep(period).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            failing.push(supervisor.failing().is_some());
+        }
+        // After a panic what it kept begins anew.
+        assert_eq!(*turns.lock().unwrap(), [1, 2, 1, 2, 3]);
+        assert_eq!(failing, [false, true, false, false, false]);
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
     }
 }

@@ -109,18 +109,16 @@ pub(super) async fn build(
     let ends = (revocations.clone(), store.clone());
     supervisor.run("revocations", ends, |(revocations, store), stop| revocations.run(store, stop));
     supervisor.run("authenticator", authenticator.clone(), Authenticator::run);
-    supervisor.run("threads", threads.clone(), Threads::run);
+    threads.start(&supervisor);
     let policy = config::retention::policy(args.retention.run_ttl, &plan.file)?;
     let retention = Retention::new(timeline.clone(), threads.clone(), policy);
-    supervisor.run("retention", retention.clone(), Retention::run);
+    retention.start(&supervisor);
     supervisor.run_late("pricing", Pricing::new(store.clone(), prices), Pricing::run);
     supervisor.run("artifacts", artifacts.clone(), Artifacts::run);
     supervisor.run_late("indexer", Indexer { timeline: timeline.clone(), poll }, Indexer::run);
-    supervisor.run_late("sealer", plan.sealer()?, Sealer::run);
-    supervisor.run("channels", channels.clone(), Channels::run);
-    supervisor.run("housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
-        super::look_after(timeline, metrics, stop)
-    });
+    plan.sealer()?.start(&supervisor);
+    channels.start(&supervisor);
+    super::look_after(&timeline, &metrics, &supervisor);
     if !runtime.agents.names().is_empty() {
         // It gives its runs back while requests in flight still end: the next process takes them up all the sooner.
         supervisor.run("runtime", (runtime, draining.clone()), |(runtime, draining), stop| async move {

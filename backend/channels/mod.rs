@@ -48,6 +48,7 @@ use crate::{
         self, Store,
         inbox::{Arrival, Enqueued},
     },
+    supervise::Supervisor,
     timeline::Timeline,
 };
 
@@ -259,7 +260,7 @@ impl Channels {
     }
 
     /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling.
-    pub async fn run(self, stop: CancellationToken) {
+    async fn run(self, stop: CancellationToken) {
         let every = || {
             let pause = self.shared.poll;
             let first = Instant::now() + if self.shared.configs.is_empty() { pause } else { Duration::ZERO };
@@ -290,17 +291,15 @@ impl Channels {
                 tokio::time::sleep((looked * 4).clamp(least, most)).await;
             }
         };
-        let forget = async {
-            let mut every = tokio::time::interval_at(Instant::now() + FORGET_FIRST, FORGET_EVERY);
-            loop {
-                every.tick().await;
-                let before = self.now() - REMEMBERED;
-                if let Err(error) = self.store().deliveries().forget(before, FORGET_ROWS).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "inbox cleanup failed");
-                }
-            }
-        };
-        Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox, forget) })).await;
+        Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox) })).await;
+    }
+
+    /// Starts its tasks.
+    pub fn start(&self, supervisor: &Supervisor) {
+        supervisor.run("channels", self.clone(), Self::run);
+        supervisor.every("deliveries, forgetting", (FORGET_FIRST, FORGET_EVERY), self.clone(), |channels, ()| {
+            Box::pin(channels.store().deliveries().forget(channels.now() - REMEMBERED, FORGET_ROWS))
+        });
     }
 
     /// The end of a lease that begins now.

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
@@ -27,6 +26,7 @@ use crate::{
         prune::Pruned,
         threads::{ThreadChange, ThreadRecord, TtlChange},
     },
+    supervise::Supervisor,
 };
 
 /// How threads are pruned.
@@ -143,21 +143,11 @@ impl Threads {
     }
 
     /// Sweeps periodically until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let work = async {
-            let pause = Duration::from_millis(THREAD_SWEEP_MS);
-            let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
-            loop {
-                every.tick().await;
-                if let Err(error) = Box::pin(self.sweep()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "thread expiry failed");
-                }
-                if let Err(error) = Box::pin(self.prune_old()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint pruning failed");
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
+    pub fn start(&self, supervisor: &Supervisor) {
+        let pause = Duration::from_millis(THREAD_SWEEP_MS);
+        supervisor.every("threads, expiring", (pause, pause), self.clone(), |threads, ()| Box::pin(threads.sweep()));
+        supervisor
+            .every("checkpoints, pruning", (pause, pause), self.clone(), |threads, ()| Box::pin(threads.prune_old()));
     }
 }
 

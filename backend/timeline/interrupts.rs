@@ -1,8 +1,6 @@
 //! Answers to interrupts: one each, from whichever is first, a person or the expiry.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
 
 use super::{
     Timeline,
@@ -16,7 +14,7 @@ use crate::{
         id::{ExternalId, Seq},
         interrupt::{Answer, Decision, Resumed, has_expired},
         json::Json,
-        limits::{INTERRUPT_SWEEP_MS, PAYLOAD_BYTES_MAX},
+        limits::PAYLOAD_BYTES_MAX,
         run::{Refusal, Status},
     },
     store::{self, interrupts::OpenInterrupt},
@@ -177,20 +175,6 @@ impl Timeline {
         let open = self.store().interrupts().open(&context.owner_id, context.run_id).await?;
         let nobody = open.into_iter().map(|id| Answer::of_nobody(id, Decision::Cancelled));
         Ok(nobody.map(|answer| resolved_event(&answer)).collect())
-    }
-
-    /// Polls for expired interrupts until `stop`.
-    pub async fn watch_interrupts(self, stop: CancellationToken) {
-        let work = async {
-            let mut every = tokio::time::interval(Duration::from_millis(INTERRUPT_SWEEP_MS));
-            loop {
-                every.tick().await;
-                if let Err(error) = Box::pin(self.expire_interrupts()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "interrupt expiry failed");
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
     }
 
     /// Emits the answers and, for an interrupted run, one `run.resumed`; returns the seq of the last answer. Their event ids

@@ -69,8 +69,8 @@ use crate::{
         history::Histories,
         id::{RunId, Seq},
         limits::{
-            CONTEXTS_MAX, EMISSIONS_KIB_MAX, EMISSIONS_OWN_KIB_MAX, EMISSIONS_OWN_MAX, LANE_QUEUE_MAX, REPLAYS_MAX,
-            REPLAYS_OWN_MAX,
+            CONTEXTS_MAX, EMISSIONS_KIB_MAX, EMISSIONS_OWN_KIB_MAX, EMISSIONS_OWN_MAX, INTERRUPT_SWEEP_MS,
+            LANE_QUEUE_MAX, REPLAYS_MAX, REPLAYS_OWN_MAX, STALL_SWEEP_MS,
         },
         principal::OwnerId,
     },
@@ -197,13 +197,12 @@ impl Timeline {
             draining,
         };
         let timeline = Self { shared: Arc::new(shared) };
-        supervisor.keep("interrupts", {
-            let (timeline, stop) = (timeline.clone(), stop.clone());
-            move || timeline.clone().watch_interrupts(stop.clone())
+        let at_once = |ms| (Duration::ZERO, Duration::from_millis(ms));
+        supervisor.every("interrupts", at_once(INTERRUPT_SWEEP_MS), timeline.clone(), |timeline, ()| {
+            Box::pin(timeline.expire_interrupts())
         });
-        supervisor.keep("stalled runs", {
-            let timeline = timeline.clone();
-            move || timeline.clone().watch_stalls(stop.clone())
+        supervisor.every("stalled runs", at_once(STALL_SWEEP_MS), timeline.clone(), |timeline, silent| {
+            Box::pin(timeline.tell_stalls(silent))
         });
         Ok(timeline)
     }

@@ -3,19 +3,14 @@
 //! Neither makes an event, and a heartbeat makes none, so each process looks at the leases of the runs whose owners have
 //! readers here.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
-
-use tokio_util::sync::CancellationToken;
+use std::collections::{HashMap, HashSet};
 
 use super::Timeline;
 use crate::{
     bus::Stall,
     domain::{
         id::{RunId, Seq},
-        limits::{STALL_SWEEP_MS, STALLED_OWN_ROWS},
+        limits::STALLED_OWN_ROWS,
         principal::OwnerId,
     },
     store,
@@ -25,22 +20,8 @@ use crate::{
 type Silent = HashMap<RunId, (OwnerId, Seq)>;
 
 impl Timeline {
-    /// Tells of stalled runs until `stop`.
-    pub(super) async fn watch_stalls(self, stop: CancellationToken) {
-        let work = async {
-            let mut silent = Silent::new();
-            let mut every = tokio::time::interval(Duration::from_millis(STALL_SWEEP_MS));
-            loop {
-                every.tick().await;
-                if let Err(error) = Box::pin(self.tell_stalls(&mut silent)).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "no look for stalled runs");
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
-    }
-
-    async fn tell_stalls(&self, silent: &mut Silent) -> Result<(), store::Error> {
+    /// Tells readers which runs have stalled, and which are heard of again, since the last look.
+    pub(super) async fn tell_stalls(&self, silent: &mut Silent) -> Result<(), store::Error> {
         let owners = self.bus().listeners();
         let mut found = Silent::new();
         if !owners.is_empty() {

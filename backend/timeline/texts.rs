@@ -101,13 +101,9 @@ impl Texts {
                 async move { _ = stop.run_until_cancelled(parts.read_all(&mut *asked.lock().await)).await }
             }
         });
-        supervisor.keep("open texts, removing", {
-            let (parts, stop) = (self.parts.clone(), stop.clone());
-            move || {
-                let (parts, stop) = (parts.clone(), stop.clone());
-                async move { _ = stop.run_until_cancelled(Box::pin(parts.sweep())).await }
-            }
-        });
+        let turns = (Duration::ZERO, Duration::from_millis(OPEN_SWEEP_MS));
+        supervisor
+            .every("open texts, removing", turns, self.parts.clone(), |parts, place| Box::pin(parts.sweep(place)));
         self
     }
 
@@ -239,22 +235,12 @@ impl Parts {
         Ok(wanted.iter().filter(|asked| !is_covered(asked)).cloned().collect())
     }
 
-    async fn sweep(self) {
-        let mut every = tokio::time::interval(Duration::from_millis(OPEN_SWEEP_MS));
-        let mut place = SweepPlace::default();
-        loop {
-            every.tick().await;
-            self.gate.drop_unheard_texts();
-            loop {
-                match self.store.open_texts().sweep(std::mem::take(&mut place)).await {
-                    Ok(Some(next)) => place = next,
-                    Ok(None) => break,
-                    Err(error) => {
-                        tracing::debug!(error = &error as &dyn std::error::Error, "no look for texts that are over");
-                        break;
-                    }
-                }
-            }
+    /// Removes texts that are over, from a place on.
+    async fn sweep(&self, place: &mut SweepPlace) -> Result<(), store::Error> {
+        self.gate.drop_unheard_texts();
+        while let Some(next) = self.store.open_texts().sweep(std::mem::take(place)).await? {
+            *place = next;
         }
+        Ok(())
     }
 }

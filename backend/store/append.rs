@@ -192,7 +192,10 @@ impl Appenders {
 
 /// A statement that appends: what both have, then what one has. Of each event, `$5` says which run it is of.
 macro_rules! append {
-    ($file:literal, $appender:expr, $least:expr, $run:expr, ($events:expr, $heads:expr, $chain:expr), $($own:expr),+) => {
+    (
+        $file:literal, $appender:expr, $least:expr, $run:expr,
+        ($events:expr, $heads:expr, $chain:expr), $($own:expr),+
+    ) => {
         sqlx::query_file!(
             $file,
             $appender.lane,

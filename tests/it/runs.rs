@@ -88,13 +88,15 @@ async fn a_bad_run_is_refused_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn the_numbers_of_a_new_run_are_kept_to_the_letter_however_large() {
+async fn the_numbers_and_escapes_of_a_new_run_are_kept_to_the_letter() {
     let server = shared().await;
     for (input, metadata) in [
         ("1e400", "{}"),
         ("[-1E+999999]", "{}"),
         ("1", "{\"a\":1e400}"),
         ("12345678901234567890123", "{\"b\":1,\"a\":1.50}"),
+        (r#""caf\u00e9\/ \ud83d\ude00""#, r#"{"a":"\u00e9\/","a":"twice"}"#),
+        (r#"{"a":"\u00e9\/","a":null}"#, "{}"),
     ] {
         let body = format!("{{\"input\":{input},\"metadata\":{metadata}}}");
         let reply = server.post_text("/api/runs", "application/json", body).await;

@@ -181,7 +181,7 @@ impl CallRow {
     }
 }
 
-/// A run that a batch creates: the columns of `store.run` that no event changes.
+/// A run that a batch creates: the columns of `store.run` that no event changes, by their names.
 #[derive(Serialize)]
 struct NewRun<'a> {
     #[serde(flatten)]

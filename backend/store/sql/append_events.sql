@@ -27,7 +27,14 @@ with recursive claimed as (
         as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
               last_event_at, owner_id, is_exact, link_before, first)
 ), birth as (
-    select b as row, b.* from json_populate_recordset(null::store.run, $33::text::json) b
+    -- From a record, a string would come with other escapes than it was sent with.
+    select b.*, case when e.value ->> 'input' is not null then e.value -> 'input' end as input
+    from json_array_elements($33::text::json) e
+    cross join lateral json_to_record(e.value)
+        as b (run_id uuid, owner_id text, root_run_id uuid, parent_run_id uuid, depth smallint, thread_id text,
+              session_id text, agent text, role text, origin_channel text, origin_chat text, origin_user text,
+              trace_id text, title text, metadata json, tags text[], lease_ms bigint, request_hash bytea,
+              created_at timestamptz, external_id text, ttl_s bigint, imported_at timestamptz, is_job boolean)
 ), call as (
     -- `n` is which event of the batch tells it.
     select * from json_to_recordset($37::text::json)
@@ -41,16 +48,18 @@ with recursive claimed as (
     from call group by run_id
 ), born as (
     insert into store.run
-    select r.*
+        (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
+         origin_chat, origin_user, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
+         last_position, output, error, started_at, ended_at, last_event_at, external_id, ttl_s, imported_at, calls, input_tokens,
+         cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost_usd, unpriced_calls, link)
+    select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
+           b.origin_channel, b.origin_chat, b.origin_user, b.trace_id, b.title, b.input, b.metadata, b.tags, b.lease_ms,
+           b.request_hash, b.created_at, h.status, h.events, c.before + 1 + h.last_index, h.output::json, h.error::json,
+           h.started_at, h.ended_at, h.last_event_at, b.external_id, b.ttl_s, b.imported_at, coalesce(s.calls, 0),
+           coalesce(s.input_tokens, 0), coalesce(s.cached_tokens, 0), coalesce(s.cache_write_tokens, 0),
+           coalesce(s.output_tokens, 0), coalesce(s.reasoning_tokens, 0), coalesce(s.cost_usd, 0),
+           coalesce(s.unpriced_calls, 0), substr($31::bytea, 32 * h.last_index::int + 1, 32)
     from claimed c cross join birth b join head h using (run_id) left join spent s using (run_id)
-    cross join lateral json_populate_record(b.row, json_build_object(
-        'lane', $1, 'status', h.status, 'last_seq', h.events, 'last_position', c.before + 1 + h.last_index,
-        'output', h.output::json, 'error', h.error::json, 'started_at', h.started_at, 'ended_at', h.ended_at,
-        'last_event_at', h.last_event_at, 'link', substr($31::bytea, 32 * h.last_index::int + 1, 32),
-        'calls', coalesce(s.calls, 0), 'input_tokens', coalesce(s.input_tokens, 0),
-        'cached_tokens', coalesce(s.cached_tokens, 0), 'cache_write_tokens', coalesce(s.cache_write_tokens, 0),
-        'output_tokens', coalesce(s.output_tokens, 0), 'reasoning_tokens', coalesce(s.reasoning_tokens, 0),
-        'cost_usd', coalesce(s.cost_usd, 0), 'unpriced_calls', coalesce(s.unpriced_calls, 0))) r
     -- In the order of the index that other lanes insert into as well.
     order by b.owner_id collate "C", b.external_id collate "C"
     returning run_id
@@ -70,7 +79,7 @@ with recursive claimed as (
 ), above as (
     -- A job stands in the line of its topmost ancestor with the same thread.
     select b.run_id as job, b.run_id, b.parent_run_id, b.owner_id, b.thread_id, b.created_at, 0 as n
-    from birth b join json_to_recordset($33::text::json) as j (run_id uuid, is_job boolean) using (run_id) where j.is_job
+    from birth b where b.is_job
     union all
     select a.job, p.run_id, p.parent_run_id, p.owner_id, p.thread_id, p.created_at, a.n + 1
     from above a cross join lateral (select * from store.run p where p.run_id = a.parent_run_id limit 1) p
@@ -80,6 +89,7 @@ with recursive claimed as (
     select b.run_id, b.owner_id, b.agent, b.thread_id, line.run_id, line.created_at, b.created_at
     from claimed c cross join birth b
     join (select distinct on (job) job, run_id, created_at from above order by job, n desc) line on line.job = b.run_id
+    where b.is_job
 ), moved as (
     update store.run r
     set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,

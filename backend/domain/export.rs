@@ -314,7 +314,10 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
     }
     let Creation { title, input, metadata, tags, lease_ms, external_id, ttl_s, .. } = said;
     let fields = RunFields { title, input, metadata, tags, lease_ms, external_id, ttl_s };
-    fields.check().map_err(|fault| LineError::tell(format!("the payload of run.created: {}", fault.rule)))?;
+    // The input is bounded with the payload that it is a part of.
+    fields
+        .check(OWN_PAYLOAD_BYTES_MAX)
+        .map_err(|fault| LineError::tell(format!("the payload of run.created: {}", fault.rule)))?;
     Ok(Spec {
         context: RunContext {
             run_id: subject.run_id,

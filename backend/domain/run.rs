@@ -15,7 +15,7 @@ use super::{
     event::{EventType, NewEvent},
     id::{ExternalId, Name, RunId, Seq, ThreadId, Title},
     json::Json,
-    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
+    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
 };
 
 /// The status of a run.
@@ -197,12 +197,12 @@ pub struct OutOfBounds {
 }
 
 impl RunFields {
-    /// Whether each is within its bound.
-    pub fn check(&self) -> Result<(), OutOfBounds> {
+    /// Whether each is within its bound, and an input within this one.
+    pub fn check(&self, input_bytes_max: usize) -> Result<(), OutOfBounds> {
         let err = |is_too_large, field, rule| Err(OutOfBounds { field, rule, is_too_large });
         let within = |value: Option<i64>, most| value.is_none_or(|value| (0..=most).contains(&value));
-        if self.input.as_ref().is_some_and(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) {
-            return err(true, "input", format!("input may have at most {PAYLOAD_BYTES_MAX} bytes"));
+        if self.input.as_ref().is_some_and(|input| input.as_str().len() > input_bytes_max) {
+            return err(true, "input", format!("input may have at most {input_bytes_max} bytes"));
         }
         if self.metadata.as_str().len() > METADATA_BYTES_MAX {
             return err(true, "metadata", format!("metadata may have at most {METADATA_BYTES_MAX} bytes"));

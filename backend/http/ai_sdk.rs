@@ -29,7 +29,9 @@ use crate::{
         history::Tag,
         id::{Malformed, Name, RunId, Seq, ThreadId, Title},
         json::Json,
-        limits::{AI_SDK_MESSAGE_RUNS_MAX, AI_SDK_REPLAY_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX},
+        limits::{
+            AI_SDK_MESSAGE_RUNS_MAX, AI_SDK_REPLAY_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAYLOAD_BYTES_MAX,
+        },
         principal::{OwnerId, Scope},
         run::{RunFields, Status},
     },
@@ -196,7 +198,7 @@ impl Chat<'_> {
         };
         let metadata = own.map_or_else(Json::empty, |own| Json::of(&json!({"ai_sdk": own})));
         let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
-        fields.check()?;
+        fields.check(PAYLOAD_BYTES_MAX)?;
         Ok(runs::open(self.server, self.caller, trace, request, fields).await?.0)
     }
 

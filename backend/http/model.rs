@@ -13,7 +13,7 @@ use crate::{
         event::timestamp,
         id::{ExternalId, Name, RunId, ThreadId, Title},
         json::Json,
-        limits::LEASE_MS_DEFAULT,
+        limits::{LEASE_MS_DEFAULT, PAYLOAD_BYTES_MAX},
         principal::OwnerId,
         run::{RunFields, Status},
     },
@@ -90,7 +90,7 @@ impl CreateRun {
             external_id: self.external_id.take(),
             ttl_s: self.ttl_s,
         };
-        fields.check()?;
+        fields.check(PAYLOAD_BYTES_MAX)?;
         Ok(fields)
     }
 

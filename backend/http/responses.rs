@@ -31,7 +31,7 @@ use crate::{
     domain::{
         id::{RunId, ThreadId},
         json::Json,
-        limits::DRAINED_RETRY_MS,
+        limits::{DRAINED_RETRY_MS, PAYLOAD_BYTES_MAX},
         principal::Scope,
         run::{RunFields, Status},
     },
@@ -254,7 +254,7 @@ async fn started(
         CreateRun { run_id: Some(run), agent: Some(new.agent), thread_id, start: Some(false), ..CreateRun::default() };
     let metadata = Json::of(&json!({"openai": asked}));
     let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
-    fields.check()?;
+    fields.check(PAYLOAD_BYTES_MAX)?;
     Ok(runs::open(server, caller, trace, request, fields).await?.0)
 }
 

@@ -213,7 +213,7 @@ impl Retention {
         let pause = Duration::from_millis(EXPIRY_SWEEP_MS);
         supervisor.every("retention", (pause, pause), self.clone(), |retention, after: &mut Option<EndPlace>| {
             Box::pin(async {
-                *after = retention.sweep(after.take()).await?;
+                *after = retention.sweep(*after).await?;
                 Ok::<_, store::Error>(())
             })
         });

@@ -142,12 +142,15 @@ impl Threads {
         Ok(gone)
     }
 
-    /// Sweeps periodically until `stop`.
+    /// Sweeps and prunes as long as the supervisor's tasks run.
     pub fn start(&self, supervisor: &Supervisor) {
         let pause = Duration::from_millis(THREAD_SWEEP_MS);
-        supervisor.every("threads, expiring", (pause, pause), self.clone(), |threads, ()| Box::pin(threads.sweep()));
-        supervisor
-            .every("checkpoints, pruning", (pause, pause), self.clone(), |threads, ()| Box::pin(threads.prune_old()));
+        supervisor.every("threads", (pause, pause), self.clone(), |threads, ()| {
+            Box::pin(async {
+                let swept = threads.sweep().await;
+                threads.prune_old().await.and(swept)
+            })
+        });
     }
 }
 

@@ -90,7 +90,7 @@ class UsageRecord(TypedDict):
 
 
 class RunFields(TypedDict, total=False):
-    """What a run is created with. What is missing or None is as the server says.
+    """What a run is created with. What is missing is as the method says, or else the server.
 
     `agent` is who acts in it, `role` what that is (`agent` unless given). `thread_id` and `session_id` are taken from a
     parent as well. `title` is at most 512 characters, `input` and `metadata` at most 64 KiB each, `tags` at most 32

@@ -37,7 +37,7 @@ def is_name(text: str | None) -> bool:
 def checked(fields: RunFields) -> RunFields:
     """TypeError if one of these is not a field of a run."""
     for name in fields.keys() - RunFields.__annotations__.keys():
-        raise TypeError(f"a run has no {name!r}")
+        raise TypeError(f"{name!r} is not a field of a run")
     return fields
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -20,7 +21,10 @@ from .run import AsyncRun
 from .threads import AsyncThreads
 from .transport import AsyncTransport
 
-if TYPE_CHECKING:
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    # Every type checker brings it.
     from typing_extensions import Unpack
 
 Same = TypeVar("Same", bound="AsyncBaseClient")

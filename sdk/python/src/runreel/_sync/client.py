@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -21,7 +22,10 @@ from .run import Run
 from .threads import Threads
 from .transport import Transport
 
-if TYPE_CHECKING:
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    # Every type checker brings it.
     from typing_extensions import Unpack
 
 Same = TypeVar("Same", bound="BaseClient")

@@ -85,6 +85,7 @@ lint: format web
 [private]
 format:
     cargo fmt --all --check
+    @! git log --format=%s -20 2>/dev/null | grep -E '^.{61,}' || { echo "a commit's subject has at most 60 characters" >&2; exit 1; }
 
 # Ways around what the types forbid: the compiler refuses each.
 planted: web

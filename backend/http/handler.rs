@@ -1,7 +1,8 @@
 //! Handlers as the router takes them: of one type.
 //!
-//! A handler's type contains its future's, and axum's layers ask of each such type again and again whether it is `Send`,
-//! down to the last statement that the handler waits for. Erased, they ask once: a quarter of the compiler's time.
+//! A handler's type contains its future's, and axum's layers ask of each such type again and again whether it is
+//! `Send`, down to the last statement that the handler waits for. Erased, they ask once: a quarter of the compiler's
+//! time.
 
 use std::{future::Future, pin::Pin};
 

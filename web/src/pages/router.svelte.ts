@@ -86,7 +86,7 @@ const placeOf = (state: unknown): string => (state as { place?: string } | null)
 
 export const router = new Router();
 
-/** A field whose words stand in the address once nothing was typed for `pause_ms`, there without the blanks around them. */
+/** A field whose words stand in the address when nothing was typed for `pause_ms`, there without blanks around them. */
 export function searchField(field: HTMLInputElement, pause_ms: number): void {
   const words = $derived(router.param("q") ?? "");
   let timer: ReturnType<typeof setTimeout> | undefined;

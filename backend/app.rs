@@ -147,7 +147,7 @@ async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Erro
     }
 }
 
-/// Periodic housekeeping. The start has just told the time and made partitions.
+/// Periodic housekeeping. The start has just compared the clocks and made partitions.
 fn look_after(timeline: &Timeline, metrics: &metrics_exporter_prometheus::PrometheusHandle, supervisor: &Supervisor) {
     let soon = (Duration::ZERO, METRICS_EVERY);
     supervisor.every("metrics", soon, metrics.clone(), |metrics, ()| {

@@ -15,7 +15,7 @@ use crate::{
     domain::{
         artifact::Pointer,
         context::Role,
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::{RunId, SpanId},
         interrupt::{Answer, Decision},
         job::started_event_id,
@@ -123,7 +123,7 @@ impl Execution {
         let emitter = self.emitter()?;
         match status {
             Status::Queued => {
-                let started = NewEvent::new("run.started", Json::empty()).event_id(started_event_id());
+                let started = NewEvent::new(EventKind::RunStarted, Json::empty()).event_id(started_event_id());
                 self.host.emit(vec![started]).await?;
             }
             Status::Waiting => emitter.run_resumed("the runs it waited for have ended").await?,
@@ -197,7 +197,8 @@ impl Execution {
             }
             // The event's id is the answer's, so that it is stored once, whichever process emits it.
             let id = Answer::of_nobody(interrupt.clone(), Decision::Expired).resumed_event_id();
-            let resumed = NewEvent::new("run.resumed", Json::of(&json!({"interrupt_id": interrupt}))).event_id(id);
+            let resumed =
+                NewEvent::new(EventKind::RunResumed, Json::of(&json!({"interrupt_id": interrupt}))).event_id(id);
             return match self.host.emit(vec![resumed]).await {
                 Err(error) if error.is_retryable => Err(error),
                 // A run that already continues refuses it; its status shows that.

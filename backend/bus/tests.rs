@@ -3,7 +3,7 @@ use chrono::DateTime;
 use super::*;
 use crate::domain::{
     context::{Role, RunContext},
-    event::{NewEvent, Recorded},
+    event::{EventKind, NewEvent, Recorded},
     history::Tag,
     id::Seq,
     json::Json,
@@ -16,7 +16,7 @@ fn frame(owner: &str, seq: i64) -> Frame {
 }
 
 fn frame_of(owner: &str, seq: i64, payload: Json) -> Frame {
-    typed(owner, seq, NewEvent::new("log.info", payload))
+    typed(owner, seq, NewEvent::new(EventKind::LogInfo, payload))
 }
 
 fn typed(owner: &str, seq: i64, event: NewEvent) -> Frame {
@@ -101,7 +101,7 @@ fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_fir
 fn a_frame_counts_what_is_read_of_it() {
     let (content, calls) = ("x".repeat(10_000), (0..2_000).map(|n| serde_json::json!({"id": n.to_string()})));
     let payload = serde_json::json!({"content": content, "tool_calls": calls.collect::<Vec<_>>()});
-    let event = typed("o", 1, NewEvent::new("message.completed", Json::of(&payload)));
+    let event = typed("o", 1, NewEvent::new(EventKind::MessageCompleted, Json::of(&payload)));
     let What::Text { content: Some(content), tool_call_ids, .. } = event.meaning() else { panic!("it is a text") };
     let read = content.len() + tool_call_ids.iter().map(|id| size_of::<String>() + id.len()).sum::<usize>();
     assert!(event.bytes() >= event.block().len() + read, "{} {read}", event.bytes());
@@ -129,8 +129,12 @@ fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_ar
     assert!(matches!(listener.try_next(), Some(BusMessage::Frame(_))));
     assert!(matches!(listener.try_next(), Some(BusMessage::Reset)));
     let (context, place) = (frame("o", 7).context, LogPosition { seq: Seq::new(7).unwrap(), lane: 0, position: 1 });
-    let event =
-        Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(place.seq), DateTime::UNIX_EPOCH);
+    let event = Recorded::stamp(
+        &context,
+        NewEvent::new(EventKind::LogInfo, Json::empty()),
+        Some(place.seq),
+        DateTime::UNIX_EPOCH,
+    );
     let frame = Frame::new(context, &event, Some(place), "0000beef".parse().unwrap());
     assert!(frame.block().ends_with(b"\nid: 7.0000beef\n\n"));
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Dispatch;
 use crate::{
     domain::{
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::{Name, RunId},
         job::{AGENT_UNSERVED, LEASE_LOST, failed_event_id},
         json::Json,
@@ -92,7 +92,7 @@ impl Dispatch {
     async fn fail(&self, owner: &OwnerId, run: RunId, code: &str, message: &str) -> Result<(), store::Error> {
         let Some(context) = self.timeline.context(owner, run).await? else { return Ok(()) };
         let payload = serde_json::json!({ "error": { "code": code, "message": message } });
-        let event = NewEvent::new("run.failed", Json::of(&payload)).event_id(failed_event_id(code));
+        let event = NewEvent::new(EventKind::RunFailed, Json::of(&payload)).event_id(failed_event_id(code));
         match self.timeline.emit_run_event(&context, vec![event]).await {
             Ok(ack) if ack.events.iter().all(|event| !event.duplicate) => {
                 metrics::counter!("runreel_jobs_lost_total").increment(1);

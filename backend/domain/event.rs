@@ -3,10 +3,13 @@
 //! [`Recorded::envelope`] is the only encoder. The page endpoint, live streams, replays and readers after a crash all
 //! get the same bytes, because they are computed from nothing but the stored columns.
 
+mod kind;
+
 use std::{fmt::Write as _, str::FromStr, sync::Arc};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
+pub use self::kind::EventKind;
 use super::{
     context::{Role, RunContext},
     id::{EventId, Malformed, RunId, Seq, SpanId, checked_text},
@@ -26,25 +29,19 @@ checked_text!(
         })
 );
 
-/// Families the product defines, with all their types. `.delta` types are not listed (see below).
-const RESERVED: &[(&str, &[&str])] = &[
-    ("run", &["created", "started", "waiting", "interrupted", "resumed", "completed", "failed", "cancelled"]),
-    ("step", &["started", "completed", "failed"]),
-    ("tool", &["started", "completed", "failed"]),
-    ("worker", &["spawned", "completed", "failed"]),
-    ("message", &["completed"]),
-    ("reasoning", &["completed"]),
-    ("artifact", &["created"]),
-    ("state", &["checkpointed", "compacted"]),
-    ("interrupt", &["requested", "resolved"]),
-    ("log", &["debug", "info", "warn", "error"]),
-    ("stream", &[]),
-];
-
-/// Types only the server itself may emit: each records a request that has its own endpoint.
-const SERVER_ONLY: &[&str] = &["run.created", "interrupt.resolved", "artifact.created"];
+/// A reserved family that has no events: what streams say about themselves.
+const STREAM: &str = "stream";
 
 impl EventType {
+    /// What it is about, if it has a meaning here.
+    pub fn kind(&self) -> Option<EventKind> {
+        EventKind::parse(self.as_str())
+    }
+
+    pub fn is(&self, kind: EventKind) -> bool {
+        self.as_str() == kind.as_str()
+    }
+
     /// The first word.
     pub fn family(&self) -> &str {
         self.as_str().split('.').next().unwrap_or_default()
@@ -52,8 +49,8 @@ impl EventType {
 
     /// The family as a metric label: a closed set, so that producers cannot grow it.
     pub fn family_label(&self) -> &'static str {
-        let mut known = RESERVED.iter().map(|(family, _)| *family);
-        known.find(|family| *family == self.family()).unwrap_or("other")
+        let mut reserved = EventKind::ALL.iter().map(|kind| kind.family()).chain([STREAM]);
+        reserved.find(|family| *family == self.family()).unwrap_or("other")
     }
 
     /// Everything after the family.
@@ -68,7 +65,7 @@ impl EventType {
 
     /// Whether only the server itself emits this type.
     pub fn is_the_servers(&self) -> bool {
-        SERVER_ONLY.contains(&self.as_str())
+        self.kind().is_some_and(EventKind::is_the_servers)
     }
 
     /// Whether a producer may emit this type.
@@ -76,16 +73,18 @@ impl EventType {
         if self.is_the_servers() {
             return Err(Malformed("this type records a request of its own endpoint and cannot be emitted"));
         }
-        let Some((family, actions)) = RESERVED.iter().find(|(family, _)| *family == self.family()) else {
-            return Ok(());
-        };
-        if self.is_ephemeral() && !matches!(*family, "run" | "stream" | "interrupt") {
-            return Ok(());
-        }
-        if actions.contains(&self.action()) {
+        let family = self.family_label();
+        let is_free = family == "other" || self.is_ephemeral() && !matches!(family, "run" | STREAM | "interrupt");
+        if is_free || self.kind().is_some() {
             return Ok(());
         }
         Err(Malformed("this family is reserved and has no such type; use a family of your own, such as custom"))
+    }
+}
+
+impl From<EventKind> for EventType {
+    fn from(kind: EventKind) -> Self {
+        Self::trusted(kind.as_str())
     }
 }
 
@@ -102,10 +101,9 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event with only a payload. The type is a literal of this program.
-    pub fn new(event_type: &str, payload: Json) -> Self {
-        let event_type = EventType::from_str(event_type).expect("event types written in the code are well-formed");
-        Self { event_type, payload, span_id: None, parent_span_id: None, event_id: None, at: None }
+    /// An event with only a payload.
+    pub fn new(event_type: impl Into<EventType>, payload: Json) -> Self {
+        Self { event_type: event_type.into(), payload, span_id: None, parent_span_id: None, event_id: None, at: None }
     }
 
     #[must_use]

@@ -24,7 +24,7 @@ use super::{
     artifact::Hash,
     chain,
     context::{Origin, Role, RunContext},
-    event::{EventType, Recorded},
+    event::{EventKind, EventType, Recorded},
     id::{EventId, ExternalId, Name, RunId, Seq, SpanId, ThreadId, Title},
     interrupt,
     json::Json,
@@ -272,7 +272,7 @@ fn check_event(event: &Recorded) -> Result<(), LineError> {
     if bytes > most {
         return Err(LineError::tell(format!("the payload has {bytes} bytes; in a log it has at most {most}")));
     }
-    if (event.seq == Some(Seq::ZERO.next())) != (kind.as_str() == "run.created") {
+    if (event.seq == Some(Seq::ZERO.next())) != kind.is(EventKind::RunCreated) {
         return Err(LineError::say("run.created must be the first event of a run, and only the first"));
     }
     if !(1970..=9999).contains(&event.at.year()) {
@@ -281,7 +281,7 @@ fn check_event(event: &Recorded) -> Result<(), LineError> {
     if event.at.nanosecond() >= 1_000_000_000 {
         return Err(LineError::say("at: leap seconds are not allowed"));
     }
-    if kind.as_str() == "interrupt.requested" {
+    if kind.is(EventKind::InterruptRequested) {
         interrupt::check_request(&event.payload).map_err(LineError::say)?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    event::{EventType, as_timestamp},
+    event::{EventKind, EventType, as_timestamp},
     id::{RunId, Seq, SpanId},
     limits::INDEX_TITLE_CHARS_MAX,
     span::cut,
@@ -24,11 +24,11 @@ pub enum Level {
 
 impl Level {
     pub fn of(event_type: &EventType) -> Self {
-        match event_type.as_str() {
-            "log.error" => Self::Error,
-            "log.warn" | "run.cancelled" => Self::Warn,
-            "log.debug" => Self::Debug,
-            text if text.ends_with(".failed") => Self::Error,
+        match event_type.kind() {
+            Some(EventKind::LogError) => Self::Error,
+            Some(EventKind::LogWarn | EventKind::RunCancelled) => Self::Warn,
+            Some(EventKind::LogDebug) => Self::Debug,
+            _ if event_type.as_str().ends_with(".failed") => Self::Error,
             _ => Self::Info,
         }
     }

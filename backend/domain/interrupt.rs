@@ -14,9 +14,6 @@ use super::{
 /// The prefix of the server's own event ids; no producer's id may begin with it.
 pub const OWN_EVENT_IDS: &str = "runreel:";
 
-/// The type of a question.
-pub const REQUESTED: &str = "interrupt.requested";
-
 /// The key that a question's id takes in its run, beside those of the events: an id is asked once, so that an answer is the
 /// answer to one question.
 pub fn asked_key(interrupt_id: &SpanId) -> EventId {

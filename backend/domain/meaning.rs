@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    event::EventType,
+    event::{EventKind, EventType},
     id::{Seq, SpanId},
     json::{Json, JsonSlice, Members},
     limits::CHAT_RECENT_MAX,
@@ -27,9 +27,9 @@ pub enum Kind {
 impl Kind {
     /// The kind of text that an event or a token belongs to.
     pub fn of(event_type: &EventType) -> Option<Self> {
-        match event_type.as_str() {
-            "message.delta" | "message.completed" => Some(Self::Message),
-            "reasoning.delta" | "reasoning.completed" => Some(Self::Reasoning),
+        match event_type.kind()? {
+            EventKind::MessageDelta | EventKind::MessageCompleted => Some(Self::Message),
+            EventKind::ReasoningDelta | EventKind::ReasoningCompleted => Some(Self::Reasoning),
             _ => None,
         }
     }
@@ -225,36 +225,41 @@ fn what(event_type: &EventType, span: Option<&SpanId>, payload: JsonSlice<'_>, m
     let tool_call_id = || text("tool_call_id").unwrap_or_else(span);
     let message_id = || text("message_id");
     let error = || members.raw("error");
-    match event_type.as_str() {
-        "run.created" => What::RunCreated,
-        "run.started" => What::RunStarted,
-        "run.resumed" => What::RunResumed,
-        "run.waiting" => What::RunPaused(Status::Waiting),
-        "run.interrupted" => What::RunPaused(Status::Interrupted),
-        "run.completed" => What::RunCompleted { output: members.raw("output") },
-        "run.failed" => What::RunFailed { error: error().or_else(|| Some(Json::trusted(payload.as_str().to_owned()))) },
-        "run.cancelled" => What::RunCancelled { reason: text("reason") },
-        "tool.started" => What::ToolStarted {
+    let Some(kind) = event_type.kind() else { return What::Other };
+    match kind {
+        EventKind::RunCreated => What::RunCreated,
+        EventKind::RunStarted => What::RunStarted,
+        EventKind::RunResumed => What::RunResumed,
+        EventKind::RunWaiting => What::RunPaused(Status::Waiting),
+        EventKind::RunInterrupted => What::RunPaused(Status::Interrupted),
+        EventKind::RunCompleted => What::RunCompleted { output: members.raw("output") },
+        EventKind::RunFailed => {
+            What::RunFailed { error: error().or_else(|| Some(Json::trusted(payload.as_str().to_owned()))) }
+        }
+        EventKind::RunCancelled => What::RunCancelled { reason: text("reason") },
+        EventKind::ToolStarted => What::ToolStarted {
             tool_call_id: tool_call_id(),
             name: name(),
             args: members.raw("args"),
             is_client: members.read("client").unwrap_or(false),
         },
-        "tool.completed" => What::ToolCompleted {
+        EventKind::ToolCompleted => What::ToolCompleted {
             tool_call_id: tool_call_id(),
             name: name(),
             result: members.raw("result"),
             message_id: message_id(),
         },
-        "tool.failed" => {
+        EventKind::ToolFailed => {
             What::ToolFailed { tool_call_id: tool_call_id(), name: name(), error: error(), message_id: message_id() }
         }
-        "step.started" => What::StepStarted { name: name() },
-        "step.completed" => What::StepEnded { name: name(), error: None },
-        "step.failed" => What::StepEnded { name: name(), error: error().or_else(|| Some(Json::empty())) },
-        "interrupt.requested" => What::InterruptRequested { interrupt_id: span(), tool_call_id: text("tool_call_id") },
-        "interrupt.resolved" => What::InterruptResolved { interrupt_id: span() },
-        "state.checkpointed" => What::Checkpointed,
+        EventKind::StepStarted => What::StepStarted { name: name() },
+        EventKind::StepCompleted => What::StepEnded { name: name(), error: None },
+        EventKind::StepFailed => What::StepEnded { name: name(), error: error().or_else(|| Some(Json::empty())) },
+        EventKind::InterruptRequested => {
+            What::InterruptRequested { interrupt_id: span(), tool_call_id: text("tool_call_id") }
+        }
+        EventKind::InterruptResolved => What::InterruptResolved { interrupt_id: span() },
+        EventKind::StateCheckpointed => What::Checkpointed,
         _ => What::Other,
     }
 }

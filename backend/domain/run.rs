@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     context::RunContext,
-    event::{EventType, NewEvent},
+    event::{EventKind, EventType, NewEvent},
     id::{ExternalId, Name, RunId, Seq, ThreadId, Title},
     json::Json,
     limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
@@ -57,16 +57,7 @@ impl Status {
 
     /// The status a lifecycle event leads to; other events change nothing.
     pub fn after(event_type: &EventType) -> Option<Self> {
-        match event_type.as_str() {
-            "run.created" => Some(Self::Queued),
-            "run.started" | "run.resumed" => Some(Self::Running),
-            "run.waiting" => Some(Self::Waiting),
-            "run.interrupted" => Some(Self::Interrupted),
-            "run.completed" => Some(Self::Completed),
-            "run.failed" => Some(Self::Failed),
-            "run.cancelled" => Some(Self::Cancelled),
-            _ => None,
-        }
+        event_type.kind().and_then(EventKind::status)
     }
 
     /// Whether this transition is allowed.
@@ -74,8 +65,8 @@ impl Status {
         match (self, next) {
             (from, _) if from.is_terminal() => false,
             (_, Self::Failed | Self::Cancelled) => true,
-            (Self::Queued, Self::Running) => event_type.as_str() == "run.started",
-            (Self::Waiting | Self::Interrupted, Self::Running) => event_type.as_str() == "run.resumed",
+            (Self::Queued, Self::Running) => event_type.is(EventKind::RunStarted),
+            (Self::Waiting | Self::Interrupted, Self::Running) => event_type.is(EventKind::RunResumed),
             (Self::Running, Self::Waiting | Self::Interrupted | Self::Completed) => true,
             _ => false,
         }
@@ -129,7 +120,7 @@ pub fn decide<'a>(status: Status, types: impl IntoIterator<Item = &'a EventType>
         match Status::after(event_type) {
             None => Ok(status),
             Some(to) if status.leads_to(to, event_type) => Ok(to),
-            Some(Status::Queued) if event_type.as_str() == "run.created" => Ok(Status::Queued),
+            Some(Status::Queued) if event_type.is(EventKind::RunCreated) => Ok(Status::Queued),
             Some(to) => Err(Refusal::Transition { from: status, to }),
         }
     })
@@ -147,15 +138,15 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
         return head;
     };
     head.status = status;
-    match event_type.as_str() {
-        "run.created" => head.created_at = at,
-        "run.started" => head.started_at = Some(at),
+    match event_type.kind() {
+        Some(EventKind::RunCreated) => head.created_at = at,
+        Some(EventKind::RunStarted) => head.started_at = Some(at),
         // A payload that became an artifact is the output itself: it points to the whole.
-        "run.completed" => {
+        Some(EventKind::RunCompleted) => {
             let pointer = || payload.raw_member("$artifact").map(|_| payload.clone());
             head.output = payload.raw_member("output").or_else(pointer);
         }
-        "run.failed" => head.error = payload.raw_member("error").or_else(|| Some(payload.clone())),
+        Some(EventKind::RunFailed) => head.error = payload.raw_member("error").or_else(|| Some(payload.clone())),
         _ => {}
     }
     if status.is_terminal() {
@@ -257,9 +248,9 @@ impl Spec {
             thread_id: context.thread_id.as_ref(),
             session_id: context.session_id.as_ref(),
         };
-        let mut events = vec![NewEvent::new("run.created", Json::of(&created))];
+        let mut events = vec![NewEvent::new(EventKind::RunCreated, Json::of(&created))];
         if self.start {
-            events.push(NewEvent::new("run.started", Json::empty()));
+            events.push(NewEvent::new(EventKind::RunStarted, Json::empty()));
         }
         events
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     context::Role,
-    event::Recorded,
+    event::{EventKind, Recorded},
     id::{RunId, Seq, SpanId},
     limits::{SPAN_NAME_BYTES_MAX, SPANS_MAX, SUMS_MAX},
     run::Status,
@@ -148,7 +148,7 @@ impl Timeline {
         add(&mut self.summary.counts, event.event_type.as_str(), 1);
         self.last_seq = seq;
         // A producer that reports a run late opens it with the time of the report.
-        if !matches!(event.event_type.as_str(), "run.created" | "run.started") {
+        if !matches!(event.event_type.kind(), Some(EventKind::RunCreated | EventKind::RunStarted)) {
             self.last_at = self.last_at.max(event.at);
         }
         match (event.event_type.family(), event.event_type.action()) {

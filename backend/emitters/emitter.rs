@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::host::{HostError, Hosted};
 use crate::domain::{
     context::RunContext,
-    event::{EventType, NewEvent},
+    event::{EventKind, EventType, NewEvent},
     id::{EventId, RunId, SpanId, ThreadId},
     json::Json,
 };
@@ -23,7 +23,7 @@ pub type Emitted<'a> = Hosted<'a, ()>;
 pub struct Draft(NewEvent);
 
 impl Draft {
-    pub(super) fn new(event_type: &str, payload: &Value) -> Self {
+    pub(super) fn new(event_type: impl Into<EventType>, payload: &Value) -> Self {
         Self(NewEvent::new(event_type, Json::of(payload)))
     }
 
@@ -56,12 +56,12 @@ pub enum Level {
 }
 
 impl Level {
-    fn event_type(self) -> &'static str {
+    fn kind(self) -> EventKind {
         match self {
-            Self::Debug => "log.debug",
-            Self::Info => "log.info",
-            Self::Warn => "log.warn",
-            Self::Error => "log.error",
+            Self::Debug => EventKind::LogDebug,
+            Self::Info => EventKind::LogInfo,
+            Self::Warn => EventKind::LogWarn,
+            Self::Error => EventKind::LogError,
         }
     }
 }
@@ -96,15 +96,16 @@ pub trait Emitter: Send + Sync {
 
     /// The run is suspended until the named runs have ended.
     fn run_waiting(&self, reason: &str, runs: &[RunId]) -> Emitted<'_> {
-        self.emit(Draft::new("run.waiting", &json!({"reason": reason, "run_ids": runs})))
+        self.emit(Draft::new(EventKind::RunWaiting, &json!({"reason": reason, "run_ids": runs})))
     }
 
     /// The run waits for people. Questions and interruption are emitted at once, so that no answer comes in between.
     fn run_interrupted(&self, asked: &[Asked<'_>]) -> Emitted<'_> {
         let ids: Vec<&SpanId> = asked.iter().map(|(id, _, _)| *id).collect();
-        let last = Draft::new("run.interrupted", &json!({"interrupt_ids": ids}));
-        let requested =
-            |(id, payload, step): &Asked<'_>| Draft::new("interrupt.requested", payload).span(id).under(Some(step));
+        let last = Draft::new(EventKind::RunInterrupted, &json!({"interrupt_ids": ids}));
+        let requested = |(id, payload, step): &Asked<'_>| {
+            Draft::new(EventKind::InterruptRequested, payload).span(id).under(Some(step))
+        };
         self.emit_all(asked.iter().map(requested).chain([last]).collect())
     }
 
@@ -113,7 +114,7 @@ pub trait Emitter: Send + Sync {
         let Turn { ended, checkpoint, thread, step, next, begun } = turn;
         let kept = checkpoint.as_ref().map(|checkpoint| {
             let kept = json!({"checkpoint_id": checkpoint, "thread_id": thread, "step": step, "next": next});
-            Draft::new("state.checkpointed", &kept).span(checkpoint)
+            Draft::new(EventKind::StateCheckpointed, &kept).span(checkpoint)
         });
         let ended = ended.iter().map(|(span, name, took)| step_completed(span, name, *took));
         let begun = begun.iter().map(|(span, name)| step_started(span, name));
@@ -123,15 +124,15 @@ pub trait Emitter: Send + Sync {
 
     /// What the model is no longer shown: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
     fn state_compacted(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
-        self.emit(Draft::new("state.compacted", payload).span(span).under(parent))
+        self.emit(Draft::new(EventKind::StateCompacted, payload).span(span).under(parent))
     }
 
     fn run_resumed(&self, reason: &str) -> Emitted<'_> {
-        self.emit(Draft::new("run.resumed", &json!({"reason": reason})))
+        self.emit(Draft::new(EventKind::RunResumed, &json!({"reason": reason})))
     }
 
     fn run_completed(&self, output: Value) -> Emitted<'_> {
-        self.emit(Draft::new("run.completed", &json!({"output": output})))
+        self.emit(Draft::new(EventKind::RunCompleted, &json!({"output": output})))
     }
 
     fn run_failed(&self, error: &str) -> Emitted<'_> {
@@ -144,7 +145,7 @@ pub trait Emitter: Send + Sync {
         if let Some(code) = code {
             payload["error"]["code"] = json!(code);
         }
-        self.emit(Draft::new("run.failed", &payload))
+        self.emit(Draft::new(EventKind::RunFailed, &payload))
     }
 
     fn step_started(&self, span: &SpanId, name: &str) -> Emitted<'_> {
@@ -157,21 +158,21 @@ pub trait Emitter: Send + Sync {
 
     fn step_failed(&self, span: &SpanId, name: &str, error: &str, took: Duration) -> Emitted<'_> {
         let payload = with(failure(error), [("name", json!(name)), ("duration_ms", json!(millis(took)))]);
-        self.emit(Draft::new("step.failed", &payload).span(span))
+        self.emit(Draft::new(EventKind::StepFailed, &payload).span(span))
     }
 
     /// `span` is the tool call's id; its end carries the same one.
     fn tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         let (args, truncated) = bounded(args);
         let payload = flagged(json!({"tool_call_id": span, "name": name, "args": args}), truncated);
-        self.emit(Draft::new("tool.started", &payload).span(span).under(parent))
+        self.emit(Draft::new(EventKind::ToolStarted, &payload).span(span).under(parent))
     }
 
     /// A call of a tool that the client has: the run ends without its result.
     fn client_tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         let (args, truncated) = bounded(args);
         let payload = json!({"tool_call_id": span, "name": name, "args": args, "client": true});
-        self.emit(Draft::new("tool.started", &flagged(payload, truncated)).span(span).under(parent))
+        self.emit(Draft::new(EventKind::ToolStarted, &flagged(payload, truncated)).span(span).under(parent))
     }
 
     /// A result over [`RESULT_BYTES_MAX`] is replaced by its beginning and flagged `truncated`.
@@ -186,7 +187,7 @@ pub trait Emitter: Send + Sync {
         let (result, truncated) = bounded(result);
         let payload = json!({"tool_call_id": span, "name": name, "result": result, "duration_ms": millis(took)});
         let payload = flagged(payload, truncated);
-        self.emit(Draft::new("tool.completed", &payload).span(span).under(parent))
+        self.emit(Draft::new(EventKind::ToolCompleted, &payload).span(span).under(parent))
     }
 
     fn tool_failed(
@@ -199,64 +200,64 @@ pub trait Emitter: Send + Sync {
     ) -> Emitted<'_> {
         let more = [("tool_call_id", json!(span)), ("name", json!(name)), ("duration_ms", json!(millis(took)))];
         let payload = with(failure(error), more);
-        self.emit(Draft::new("tool.failed", &payload).span(span).under(parent))
+        self.emit(Draft::new(EventKind::ToolFailed, &payload).span(span).under(parent))
     }
 
     /// A piece of a message that is still being written; streamed to readers and never stored.
     fn message_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
-        self.emit(Draft::new("message.delta", &json!({"text": text})).span(span))
+        self.emit(Draft::new(EventKind::MessageDelta, &json!({"text": text})).span(span))
     }
 
     /// A piece of the model's reasoning; streamed to readers and never stored.
     fn reasoning_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
-        self.emit(Draft::new("reasoning.delta", &json!({"text": text})).span(span))
+        self.emit(Draft::new(EventKind::ReasoningDelta, &json!({"text": text})).span(span))
     }
 
     fn reasoning_completed(&self, span: &SpanId, text: &str, parent: Option<&SpanId>) -> Emitted<'_> {
-        self.emit(Draft::new("reasoning.completed", &json!({"text": text})).span(span).under(parent))
+        self.emit(Draft::new(EventKind::ReasoningCompleted, &json!({"text": text})).span(span).under(parent))
     }
 
     /// A whole message, with the caller's payload: `role` and `content` (a list of parts), for an answer also
     /// `tool_calls`, `usage`, `model`, `finish`, `duration_ms`.
     fn message(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
-        self.emit(Draft::new("message.completed", payload).span(span).under(parent))
+        self.emit(Draft::new(EventKind::MessageCompleted, payload).span(span).under(parent))
     }
 
     /// `child` is the run that was created for the worker; its id is also the span.
     fn worker_spawned(&self, child: &RunContext, title: &str, parent: Option<&SpanId>) -> Emitted<'_> {
         let payload = json!({"run_id": child.run_id, "agent": child.agent, "name": title});
-        self.emit(Draft::new("worker.spawned", &payload).span(&worker_span(child.run_id)).under(parent))
+        self.emit(Draft::new(EventKind::WorkerSpawned, &payload).span(&worker_span(child.run_id)).under(parent))
     }
 
     fn worker_completed(&self, child: RunId, title: &str, summary: &Value, took: Duration) -> Emitted<'_> {
         let (summary, truncated) = bounded(summary);
         let payload = json!({"run_id": child, "name": title, "summary": summary, "duration_ms": millis(took)});
-        self.emit(Draft::new("worker.completed", &flagged(payload, truncated)).span(&worker_span(child)))
+        self.emit(Draft::new(EventKind::WorkerCompleted, &flagged(payload, truncated)).span(&worker_span(child)))
     }
 
     fn worker_failed(&self, child: RunId, title: &str, error: &str, took: Duration) -> Emitted<'_> {
         let about = [("run_id", json!(child)), ("name", json!(title)), ("duration_ms", json!(millis(took)))];
-        self.emit(Draft::new("worker.failed", &with(failure(error), about)).span(&worker_span(child)))
+        self.emit(Draft::new(EventKind::WorkerFailed, &with(failure(error), about)).span(&worker_span(child)))
     }
 
     fn log(&self, level: Level, text: &str) -> Emitted<'_> {
-        self.emit(Draft::new(level.event_type(), &json!({"message": text})))
+        self.emit(Draft::new(level.kind(), &json!({"message": text})))
     }
 
     /// A log line about a span; with repeatable ids it exists once, however often the span is repeated.
     fn log_in(&self, span: &SpanId, level: Level, text: &str) -> Emitted<'_> {
-        self.emit(Draft::new(level.event_type(), &json!({"message": text})).span(span))
+        self.emit(Draft::new(level.kind(), &json!({"message": text})).span(span))
     }
 
     /// A log line that the run has once, however often it is emitted.
     fn log_once(&self, id: &EventId, level: Level, text: &str) -> Emitted<'_> {
-        self.emit(Draft::new(level.event_type(), &json!({"message": text})).known_as(id))
+        self.emit(Draft::new(level.kind(), &json!({"message": text})).known_as(id))
     }
 
     /// A custom event, `custom.<kind>`, with a span of its own; a kind that is not an event word is refused.
     fn custom(&self, span: &SpanId, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {
-            Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload).span(span)),
+            Ok(event_type) => self.emit(Draft::new(event_type, payload).span(span)),
             Err(error) => Box::pin(std::future::ready(Err(HostError::refused(error)))),
         }
     }
@@ -295,11 +296,11 @@ fn with<const N: usize>(payload: Value, more: [(&str, Value); N]) -> Value {
 }
 
 fn step_started(span: &SpanId, name: &str) -> Draft {
-    Draft::new("step.started", &json!({"name": name})).span(span)
+    Draft::new(EventKind::StepStarted, &json!({"name": name})).span(span)
 }
 
 fn step_completed(span: &SpanId, name: &str, took: Duration) -> Draft {
-    Draft::new("step.completed", &json!({"name": name, "duration_ms": millis(took)})).span(span)
+    Draft::new(EventKind::StepCompleted, &json!({"name": name, "duration_ms": millis(took)})).span(span)
 }
 
 fn worker_span(child: RunId) -> SpanId {

@@ -18,7 +18,7 @@ use crate::{
     domain::{
         checkpoint::{Blob, Channel, Channels, Checkpoint, Write},
         context::{Role, RunContext},
-        event::{NewEvent, Recorded},
+        event::{EventKind, NewEvent, Recorded},
         id::{Name, RunId, Seq, SpanId},
         principal::OwnerId,
         run::Status,
@@ -113,7 +113,7 @@ impl World {
             for volatile in ["duration_ms", "checkpoint_id"] {
                 payload.as_object_mut().unwrap().remove(volatile);
             }
-            let is_checkpoint = event.event_type.as_str() == "state.checkpointed";
+            let is_checkpoint = event.event_type.is(EventKind::StateCheckpointed);
             let span = event.span_id.filter(|_| !is_checkpoint).map(|span| span.to_string());
             (event.event_type.to_string(), span, payload)
         });

@@ -28,7 +28,7 @@ use crate::{
     domain::{
         context::{Role, RunContext},
         cursor::RunCursor,
-        event::{EventType, NewEvent, TypeFilter},
+        event::{EventKind, EventType, NewEvent, TypeFilter},
         history::Tag,
         id::{EventId, Name, RunId, Seq, SpanId},
         interrupt::{self, OWN_EVENT_IDS},
@@ -208,7 +208,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
         event_id: event.event_id.map(|id| id.parse::<EventId>()).transpose().map_err(wrong("event_id"))?,
         at: event.at.map(|at| whole_micros(index, at)).transpose()?,
     };
-    if event.event_type.as_str() == "interrupt.requested" {
+    if event.event_type.is(EventKind::InterruptRequested) {
         interrupt::check_request(&event.payload).map_err(|rule| invalid_event(index, "payload.expires_at", rule))?;
     }
     if event.event_type.is_ephemeral() {

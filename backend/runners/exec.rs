@@ -19,7 +19,7 @@ use crate::{
     config,
     confine::Confinement,
     domain::{
-        event::{EventType, NewEvent},
+        event::{EventKind, EventType, NewEvent},
         id::{EventId, SpanId},
         json::Json,
         run::Status,
@@ -200,9 +200,9 @@ async fn say(work: &Work, events: Vec<NewEvent>) -> Result<(), HostError> {
 
 async fn end(work: &Work, failure: Option<(&str, String)>) -> Result<(), HostError> {
     let event = match failure {
-        None => NewEvent::new("run.completed", Json::empty()),
+        None => NewEvent::new(EventKind::RunCompleted, Json::empty()),
         Some((code, message)) => {
-            NewEvent::new("run.failed", Json::of(&json!({ "error": { "code": code, "message": message } })))
+            NewEvent::new(EventKind::RunFailed, Json::of(&json!({ "error": { "code": code, "message": message } })))
         }
     };
     say(work, vec![event]).await
@@ -225,7 +225,7 @@ async fn pump<R: AsyncRead + Unpin>(pipe: Option<R>, is_stderr: bool, sender: mp
         let event = match event {
             Some(event) => event,
             None if text.trim().is_empty() => continue,
-            None => plain(text, if is_stderr { "log.warn" } else { "log.info" }),
+            None => plain(text, if is_stderr { EventKind::LogWarn } else { EventKind::LogInfo }),
         };
         if sender.send(event).await.is_err() {
             return;
@@ -272,9 +272,9 @@ fn event(text: &str) -> Option<NewEvent> {
     is_whole.then_some(event)
 }
 
-fn plain(text: &str, event_type: &str) -> NewEvent {
+fn plain(text: &str, kind: EventKind) -> NewEvent {
     let message: String = text.chars().filter(|c| *c != '\0').take(8_000).collect();
-    NewEvent::new(event_type, Json::of(&json!({ "message": message })))
+    NewEvent::new(kind, Json::of(&json!({ "message": message })))
 }
 
 #[cfg(test)]
@@ -297,12 +297,12 @@ mod tests {
         ] {
             assert!(event(text).is_none(), "{text}");
         }
-        assert_eq!(plain("a\0\"b", "log.info").payload.as_str(), r#"{"message":"a\"b"}"#);
+        assert_eq!(plain("a\0\"b", EventKind::LogInfo).payload.as_str(), r#"{"message":"a\"b"}"#);
     }
 
     #[test]
     fn many_long_lines_go_in_several_messages_in_their_order() {
-        let line = |n: usize| NewEvent::new("log.info", Json::of(&format!("{n}{}", "x".repeat(200_000))));
+        let line = |n: usize| NewEvent::new(EventKind::LogInfo, Json::of(&format!("{n}{}", "x".repeat(200_000))));
         let lines: Vec<NewEvent> = (0..60).map(line).collect();
         let messages = in_messages(lines.clone());
         assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20, 20]);

@@ -8,7 +8,7 @@ use super::assignment::{HeldRun, Task};
 use crate::{
     dispatch::{Assignment, Dispatch},
     domain::{
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::{RunId, Seq, SpanId},
         job::{runner_event_id, said_event_id, started_event_id},
         json::Json,
@@ -84,7 +84,7 @@ impl Job {
         let (n, end) = match task {
             Task::Events { n, events: Err(error), .. } => (n, End::Refused(error)),
             Task::Events { n, events: Ok(events), again, .. } => {
-                let asks = |event: &&NewEvent| event.event_type.as_str() == "interrupt.requested";
+                let asks = |event: &&NewEvent| event.event_type.is(EventKind::InterruptRequested);
                 let spans: Vec<SpanId> = events.iter().filter(asks).filter_map(|event| event.span_id.clone()).collect();
                 let (was, speaks) = (self.status, !events.is_empty());
                 let life = events.iter().filter_map(|event| Status::after(&event.event_type)).next_back();
@@ -133,15 +133,16 @@ impl Job {
     fn begun(&self, events: &[NewEvent]) -> Vec<NewEvent> {
         let mut starts = usize::from(self.status == Status::Queued);
         let mut whole = Vec::with_capacity(events.len() + 1);
-        let first = events.first().map_or("", |event| event.event_type.as_str());
-        if self.status == Status::Queued && first != "run.started" {
-            whole.push(NewEvent::new("run.started", Json::empty()).event_id(started_event_id()));
+        let first = events.first().and_then(|event| event.event_type.kind());
+        if self.status == Status::Queued && first != Some(EventKind::RunStarted) {
+            whole.push(NewEvent::new(EventKind::RunStarted, Json::empty()).event_id(started_event_id()));
             starts = 0;
         }
-        if self.status == Status::Waiting && self.job.status == Status::Waiting && first != "run.resumed" {
+        if self.status == Status::Waiting && self.job.status == Status::Waiting && first != Some(EventKind::RunResumed)
+        {
             let reason = Json::of(&serde_json::json!({ "reason": "children_ended" }));
             let key = said_event_id(self.job.attempt, "resumed");
-            whole.push(NewEvent::new("run.resumed", reason).event_id(key));
+            whole.push(NewEvent::new(EventKind::RunResumed, reason).event_id(key));
         }
         whole.extend(
             events
@@ -238,9 +239,9 @@ impl Job {
             let page = store.events().page(&context.owner_id, context.run_id, after, ANSWERS_LOOKED_AT).await;
             let Ok(Some(page)) = page else { return false };
             let mut said = page.events.iter().rev().map(|(_, event)| event);
-            if let Some(last) = said.find(|event| event.event_type.as_str() != "interrupt.resolved") {
+            if let Some(last) = said.find(|event| !event.event_type.is(EventKind::InterruptResolved)) {
                 has_rested =
-                    last.event_type.as_str() == "run.resumed" && last.payload.raw_member("interrupt_id").is_some();
+                    last.event_type.is(EventKind::RunResumed) && last.payload.raw_member("interrupt_id").is_some();
             }
             match page.events.last() {
                 Some((place, _)) if !page.complete => after = place.seq,
@@ -268,7 +269,7 @@ impl Job {
                 Status::Running if self.has_rested().await => self.dispatch.release(self.job.lease_id).await,
                 Status::Queued | Status::Running => {
                     let key = said_event_id(self.job.attempt, "done");
-                    let completed = NewEvent::new("run.completed", Json::empty()).event_id(key);
+                    let completed = NewEvent::new(EventKind::RunCompleted, Json::empty()).event_id(key);
                     match self.store(vec![completed]).await {
                         End::Stored => continue,
                         other => return other,
@@ -288,7 +289,7 @@ fn rests(status: Status) -> bool {
 }
 
 fn is_start(event: &NewEvent) -> bool {
-    event.event_type.as_str() == "run.started"
+    event.event_type.is(EventKind::RunStarted)
 }
 
 fn runner_error(error: &EmitError) -> RunnerError {

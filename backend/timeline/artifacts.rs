@@ -19,7 +19,7 @@ use crate::{
     domain::{
         artifact::{ArtifactId, ArtifactName, Hash, MediaType, Pointer},
         context::RunContext,
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         export::index::mention,
         id::{EventId, SpanId},
         interrupt::OWN_EVENT_IDS,
@@ -366,5 +366,5 @@ fn created(artifact: &Artifact) -> NewEvent {
         sha256: artifact.sha256,
         url: url_of(artifact.artifact_id),
     };
-    NewEvent::new("artifact.created", Json::of(&created)).event_id(artifact.event_id.clone())
+    NewEvent::new(EventKind::ArtifactCreated, Json::of(&created)).event_id(artifact.event_id.clone())
 }

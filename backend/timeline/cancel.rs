@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Timeline, emit::EmitError};
 use crate::domain::{
-    event::NewEvent,
+    event::{EventKind, NewEvent},
     id::{RunId, Title},
     json::Json,
     principal::OwnerId,
@@ -36,7 +36,7 @@ impl Timeline {
     async fn cancel_one(&self, owner: &OwnerId, run: RunId, reason: Option<&Title>) -> Result<(), EmitError> {
         let Some(context) = self.context(owner, run).await? else { return Ok(()) };
         let mut events = self.cancelled_interrupts(&context).await?;
-        events.push(NewEvent::new("run.cancelled", Json::of(&json!({ "reason": reason }))));
+        events.push(NewEvent::new(EventKind::RunCancelled, Json::of(&json!({ "reason": reason }))));
         match self.emit_run_event(&context, events).await {
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => Ok(()),
             Err(error) => Err(error),

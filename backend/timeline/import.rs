@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     domain::{
-        event::{NewEvent, Recorded},
+        event::{EventKind, NewEvent, Recorded},
         export::{
             Piece, Subject,
             index::{Mention, mention},
@@ -154,15 +154,15 @@ impl Timeline {
         let mut asked: Option<HashSet<SpanId>> = None;
         for (n, event) in events.iter().enumerate() {
             let seq = event.seq.unwrap_or_default();
-            match event.event_type.as_str() {
-                "artifact.created" if mention(event).is_none() => {
+            match event.event_type.kind() {
+                Some(EventKind::ArtifactCreated) if mention(event).is_none() => {
                     return Err(ImportError::Forged { seq, rule: "it does not name the artifact that was created" });
                 }
-                "interrupt.resolved" => {
+                Some(EventKind::InterruptResolved) => {
                     let answer = Answer::recorded(event)
                         .ok_or(ImportError::Forged { seq, rule: "it does not have the form of an answer" })?;
                     let before = events[..n].iter().any(|event| {
-                        event.event_type.as_str() == "interrupt.requested"
+                        event.event_type.is(EventKind::InterruptRequested)
                             && event.span_id.as_ref() == Some(&answer.interrupt_id)
                     });
                     if asked.is_none() && !before {

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         checkpoint::{CheckpointId, Namespace},
         context::RunContext,
-        event::{NewEvent, Recorded},
+        event::{EventKind, NewEvent, Recorded},
         id::{ExternalId, Seq},
         interrupt::{Answer, Decision, Resumed, has_expired},
         json::Json,
@@ -112,11 +112,11 @@ impl Timeline {
             let known =
                 self.store().events().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str());
             let known = known.await?;
-            let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
+            let requested = known.iter().find(|event| event.event_type.is(EventKind::InterruptRequested));
             let requested = requested.ok_or(AnswerError::NotFound)?;
             accepted.asked = accepted.asked.max(requested.seq.unwrap_or_default());
             first.get_or_insert_with(|| (answer.clone(), requested.clone()));
-            match known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved") {
+            match known.iter().find(|event| event.event_type.is(EventKind::InterruptResolved)) {
                 None => open.push((answer.clone(), requested.clone())),
                 Some(given) if answer.is_told_by(&given.payload) => {
                     accepted.answered = accepted.answered.max(given.seq.unwrap_or_default());
@@ -198,7 +198,8 @@ impl Timeline {
             let waits = record.head.status == Status::Interrupted && !open.is_empty();
             if waits {
                 let resumed = self.resumed(context, answer, requested).await?;
-                events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
+                events
+                    .push(NewEvent::new(EventKind::RunResumed, Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
             let emission = AppendRequest::new(Arc::clone(context), events);
             match self.submit(emission.whole(alias.clone())).await {
@@ -238,7 +239,7 @@ impl Timeline {
             return Ok(());
         }
         let resumed = Json::of(&self.resumed(context, answer, requested).await?);
-        let event = NewEvent::new("run.resumed", resumed).event_id(answer.resumed_event_id());
+        let event = NewEvent::new(EventKind::RunResumed, resumed).event_id(answer.resumed_event_id());
         match self.emit_run_event(context, vec![event]).await {
             // It was resumed already, or has ended.
             Ok(_) | Err(EmitError::Refused(_)) => Ok(()),
@@ -271,5 +272,7 @@ impl Timeline {
 }
 
 fn resolved_event(answer: &Answer) -> NewEvent {
-    NewEvent::new("interrupt.resolved", Json::of(answer)).span(answer.interrupt_id.clone()).event_id(answer.event_id())
+    NewEvent::new(EventKind::InterruptResolved, Json::of(answer))
+        .span(answer.interrupt_id.clone())
+        .event_id(answer.event_id())
 }

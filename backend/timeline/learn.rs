@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::emit::AppendRequest;
 use crate::{
     domain::{
+        event::EventKind,
         id::{EventId, RunId, Seq, SpanId},
-        interrupt::REQUESTED,
     },
     store::{self, append::Appender, external_ids::Named},
 };
@@ -26,7 +26,7 @@ pub(super) async fn questions(
     emissions: &[AppendRequest],
 ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
     let asked = emissions.iter().flat_map(|emission| {
-        let asked = emission.events.iter().filter(|event| event.event_type.as_str() == REQUESTED);
+        let asked = emission.events.iter().filter(|event| event.event_type.is(EventKind::InterruptRequested));
         asked.filter_map(|event| Some((emission.context.run_id, event.span_id.clone()?)))
     });
     let asked: Vec<(RunId, SpanId)> = asked.collect();

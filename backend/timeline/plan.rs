@@ -16,9 +16,9 @@ use crate::{
     domain::{
         artifact::Hash,
         chain,
-        event::{NewEvent, Recorded},
+        event::{EventKind, NewEvent, Recorded},
         id::{EventId, ExternalId, RunId, Seq, SpanId},
-        interrupt::{REQUESTED, asked_key},
+        interrupt::asked_key,
         limits::RUN_ALIASES_MAX,
         principal::OwnerId,
         run::{self, Head},
@@ -227,7 +227,10 @@ impl Planner<'_> {
     /// Each question has an id of its own: an answer to one is never taken for an answer to another.
     fn check_questions(&self, run: RunId, events: &[NewEvent], fresh: &[bool]) -> Result<(), EmitError> {
         let mut asked = HashSet::new();
-        let new = events.iter().zip(fresh).filter(|(event, fresh)| **fresh && event.event_type.as_str() == REQUESTED);
+        let new = events
+            .iter()
+            .zip(fresh)
+            .filter(|(event, fresh)| **fresh && event.event_type.is(EventKind::InterruptRequested));
         for span in new.filter_map(|(event, _)| event.span_id.as_ref()) {
             if self.key(run, &asked_key(span)).is_some() || !asked.insert(span) {
                 return Err(EmitError::InterruptExists(span.clone()));
@@ -268,7 +271,9 @@ impl Planner<'_> {
                 if let (Some(id), Some(seq)) = (&event.event_id, seq) {
                     self.keys.insert((run, id.clone()), seq);
                 }
-                if let (REQUESTED, Some(span), Some(seq)) = (recorded.event_type.as_str(), &event.span_id, seq) {
+                if recorded.event_type.is(EventKind::InterruptRequested)
+                    && let (Some(span), Some(seq)) = (&event.span_id, seq)
+                {
                     self.keys.insert((run, asked_key(span)), seq);
                 }
                 numbered.push(nth);
@@ -285,7 +290,7 @@ impl Planner<'_> {
     fn alias(&mut self, emission: &AppendRequest, accepted: &Accepted) {
         let Some(alias) = &emission.alias else { return };
         let run_id = emission.context.run_id;
-        let is_answer = |event: &NewEvent| event.event_type.as_str() == "interrupt.resolved";
+        let is_answer = |event: &NewEvent| event.event_type.is(EventKind::InterruptResolved);
         let after = emission.events.iter().rposition(is_answer).and_then(|at| accepted.ack.events[at].seq);
         // The emission is stored whole, so its answers are among the run's events of this batch.
         let head = self.head_at.get(&run_id).map(|at| &self.batch.heads[*at]);

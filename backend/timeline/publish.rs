@@ -20,7 +20,7 @@ use crate::{
     domain::{
         context::{Role, RunContext},
         cursor::FeedCursor,
-        event::{EventType, Recorded},
+        event::{EventKind, EventType, Recorded},
         history::{Histories, Tag},
         id::{RunId, SpanId},
         json::Json,
@@ -299,6 +299,6 @@ fn with_offset(payload: &Json, offset: usize) -> Json {
 
 /// Whether there may be work to pick up. A run that starts is already picked up, and a router's run never is.
 fn is_of_life(context: &RunContext, event_type: &EventType) -> bool {
-    let idle = matches!(event_type.as_str(), "run.started" | "interrupt.requested");
+    let idle = matches!(event_type.kind(), Some(EventKind::RunStarted | EventKind::InterruptRequested));
     matches!(event_type.family(), "run" | "interrupt") && !idle && context.role != Role::Router
 }

@@ -4,7 +4,14 @@ use std::time::Duration;
 
 use runreel::{
     dispatch::{Assignment, Dispatch, renew::StopReason},
-    domain::{event::NewEvent, id::Name, job::Claimer, json::Json, principal::OwnerId, run::Status},
+    domain::{
+        event::{EventType, NewEvent},
+        id::Name,
+        job::Claimer,
+        json::Json,
+        principal::OwnerId,
+        run::Status,
+    },
 };
 use serde_json::json;
 
@@ -38,7 +45,7 @@ async fn claim(dispatch: &Dispatch, agent: &str, most: usize) -> Vec<Assignment>
 }
 
 async fn emit(dispatch: &Dispatch, job: &Assignment, event_type: &str) {
-    let event = NewEvent::new(event_type, Json::empty());
+    let event = NewEvent::new(EventType::trusted(event_type), Json::empty());
     dispatch.timeline().emit_run_event(&job.context, vec![event]).await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use crate::{
         artifact::{ArtifactId, ArtifactName, MediaType},
         checkpoint::Checkpoint,
         context::{Role, RunContext},
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::{EventId, RunId, SpanId, Title},
         interrupt::Decision,
         json::Json,
@@ -109,10 +109,10 @@ impl RunHost for LocalHost {
         Box::pin(async move {
             let RunContext { owner_id, run_id, .. } = &*self.context;
             let known = self.store().events().interrupt(owner_id, *run_id, interrupt.as_str()).await?;
-            let resolved = known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved");
+            let resolved = known.iter().find(|event| event.event_type.is(EventKind::InterruptResolved));
             Ok(resolved.and_then(|event| {
                 let decision: Decision = event.payload.member("decision")?;
-                let requested = known.iter().filter(|event| event.event_type.as_str() == "interrupt.requested");
+                let requested = known.iter().filter(|event| event.event_type.is(EventKind::InterruptRequested));
                 let mut asked: Vec<Json> = requested.map(|event| event.payload.clone()).collect();
                 if known.len() as i64 == INTERRUPT_EVENTS {
                     // There may be more.

@@ -25,7 +25,7 @@ use crate::{
     clock::Stopwatch,
     config::channels::ChannelAuth,
     domain::{
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::SpanId,
         interrupt::{Answer, Decision},
         json::Json,
@@ -150,7 +150,7 @@ impl Router {
             tracing::warn!(error = &error as &dyn std::error::Error, "state of a message not removed");
         }
         let error = json!({ "error": { "code": "given_up", "message": why } });
-        let failed = vec![NewEvent::new("run.failed", Json::of(&error))];
+        let failed = vec![NewEvent::new(EventKind::RunFailed, Json::of(&error))];
         let opening = Opening { events: failed.clone(), ..Opening::default() };
         let spec = message::router_spec(owner, &taken.channel, *run);
         let context = Arc::new(spec.context.clone());

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     agents::runtime::LocalHost,
     domain::{
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::SpanId,
         run::{Spec, Status},
     },
@@ -72,9 +72,9 @@ impl Telemetry {
         if self.found.is_some_and(Status::is_terminal) {
             return Ok(());
         }
-        let of = |event: &NewEvent, wanted: &str| event.span_id.clone().filter(|_| event.event_type.as_str() == wanted);
-        let ended: HashSet<SpanId> = events.iter().filter_map(|event| of(event, "step.completed")).collect();
-        events.retain(|event| of(event, "step.started").is_none_or(|span| !ended.contains(&span)));
+        let of = |event: &NewEvent, wanted| event.span_id.clone().filter(|_| event.event_type.is(wanted));
+        let ended: HashSet<SpanId> = events.iter().filter_map(|event| of(event, EventKind::StepCompleted)).collect();
+        events.retain(|event| of(event, EventKind::StepStarted).is_none_or(|span| !ended.contains(&span)));
         if let Some(spec) = spec {
             let run = spec.context.run_id;
             let opening = Opening { events: events.clone(), ..Opening::default() };

@@ -16,7 +16,7 @@ use crate::{
         render::{clean, duration, print, say},
     },
     client::{self, Client, Follow, Frame, Notice},
-    domain::session::inbound::ChannelName,
+    domain::{event::EventKind, session::inbound::ChannelName},
 };
 
 /// How long a run may stay unclaimed before the person is notified.
@@ -214,7 +214,7 @@ impl Turn {
         }
         let event = Event::of(frame);
         self.agent = event.agent.clone().or(self.agent.take());
-        self.is_queued &= frame.event == "run.created" || frame.event.starts_with("stream.");
+        self.is_queued &= frame.event == EventKind::RunCreated.as_str() || frame.event.starts_with("stream.");
         self.questions.event(&event);
         if self.is_cancelling {
             self.questions.0.clear();

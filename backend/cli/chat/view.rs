@@ -15,7 +15,7 @@ use crate::{
         summary::summarize,
     },
     client::Frame,
-    domain::session,
+    domain::{event::EventKind, session},
 };
 
 /// Something to print.
@@ -236,12 +236,12 @@ pub(super) struct Questions(pub Vec<Question>);
 impl Questions {
     /// Updates the questions from the log.
     pub(super) fn event(&mut self, event: &Event) {
-        match event.kind.as_str() {
-            "interrupt.requested" if self.0.iter().all(|question| question.id != event.span_id) => {
+        match EventKind::parse(&event.kind) {
+            Some(EventKind::InterruptRequested) if self.0.iter().all(|question| question.id != event.span_id) => {
                 self.0.push(question(event));
             }
-            "interrupt.resolved" => self.0.retain(|question| question.id != event.span_id),
-            "run.completed" | "run.failed" | "run.cancelled" => self.0.clear(),
+            Some(EventKind::InterruptResolved) => self.0.retain(|question| question.id != event.span_id),
+            Some(EventKind::RunCompleted | EventKind::RunFailed | EventKind::RunCancelled) => self.0.clear(),
             _ => {}
         }
     }
@@ -249,10 +249,11 @@ impl Questions {
 
 fn question(event: &Event) -> Question {
     let payload = &event.payload;
-    let (paint, mut text) = (AnsiColor::Magenta.on_default().bold(), summarize("interrupt.requested", payload));
+    let (paint, mut text) =
+        (AnsiColor::Magenta.on_default().bold(), summarize(EventKind::InterruptRequested.as_str(), payload));
     if payload["tool"].is_string() {
         let call = serde_json::json!({ "name": payload["tool"], "args": payload["args"] });
-        text = format!("{text}\n    {}", summarize("tool.started", &call));
+        text = format!("{text}\n    {}", summarize(EventKind::ToolStarted.as_str(), &call));
     }
     Question {
         id: event.span_id.clone(),

@@ -22,6 +22,7 @@ use crate::{
     clock::{Clock, IdSource, monotonic},
     config::{DataArgs, File},
     domain::{
+        event::EventKind,
         failure::Failure,
         id::{Name, RunId},
     },
@@ -168,23 +169,23 @@ impl Job {
             let Ok(event) = serde_json::from_str::<Event>(&frame.data) else { continue };
             saw(&frame);
             let text = |value: &Value| value.as_str().map(str::to_owned);
-            match event.kind.as_str() {
-                "interrupt.requested" => {
+            match EventKind::parse(&event.kind) {
+                Some(EventKind::InterruptRequested) => {
                     let wait_s = self.answer_after.as_secs();
                     say(format!(
                         "\n  Answer the question on the page; without an answer, the demo continues after {wait_s} s.\n"
                     ));
                     open = Some((event, Instant::now() + self.answer_after));
                 }
-                "interrupt.resolved" => open = None,
-                "run.completed" if event.run_id == self.run_id => {
+                Some(EventKind::InterruptResolved) => open = None,
+                Some(EventKind::RunCompleted) if event.run_id == self.run_id => {
                     return text(&event.payload["output"]["response"]).context("the run has no answer");
                 }
-                "run.failed" if event.run_id == self.run_id => {
+                Some(EventKind::RunFailed) if event.run_id == self.run_id => {
                     let failure = Failure::of_event(&event.payload).unwrap_or_default();
                     anyhow::bail!("the run failed: {failure}");
                 }
-                "run.cancelled" if event.run_id == self.run_id => anyhow::bail!("the run was cancelled"),
+                Some(EventKind::RunCancelled) if event.run_id == self.run_id => anyhow::bail!("the run was cancelled"),
                 _ => {}
             }
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{LineError, check_letter, named};
 use crate::domain::{
     artifact::{ArtifactId, ArtifactName, Hash, MediaType},
-    event::Recorded,
+    event::{EventKind, Recorded},
     id::{EventId, RunId, Seq},
 };
 
@@ -62,7 +62,7 @@ struct Pointer {
 
 /// The artifact an event describes, if any: as `artifact.created`, or because its payload became one.
 pub fn mention(event: &Recorded) -> Option<Mention> {
-    let is_created = event.event_type.as_str() == "artifact.created";
+    let is_created = event.event_type.is(EventKind::ArtifactCreated);
     let pointer: Pointer = if is_created {
         serde_json::from_str(event.payload.as_str()).ok()?
     } else if event.payload.as_str().starts_with("{\"$artifact\":") {

@@ -10,7 +10,7 @@ use crate::{
     bus::Frame,
     domain::{
         context::{Role, RunContext},
-        event::{NewEvent, Recorded},
+        event::{EventKind, EventType, NewEvent, Recorded},
         history::Tag,
         id::Seq,
         limits::{AGUI_HISTORY_MESSAGES_MAX, AGUI_JOIN_STEPS, AGUI_KEPT_BYTES_MAX, LIVE_TEXTS_MAX},
@@ -53,7 +53,7 @@ fn frames(events: impl IntoIterator<Item = NewEvent>) -> Vec<Arc<Frame>> {
 }
 
 fn event(kind: &str, span: &str, payload: &Value) -> NewEvent {
-    NewEvent::new(kind, Json::of(payload)).span(SpanId::trusted(span))
+    NewEvent::new(EventType::trusted(kind), Json::of(payload)).span(SpanId::trusted(span))
 }
 
 /// A reader that joins, and the quota of its room.
@@ -228,7 +228,7 @@ fn open_calls_and_questions_are_bounded() {
     });
     let asked =
         (0..100).map(|n| event("interrupt.requested", &format!("i{n}"), &json!({"prompt": "x".repeat(60_000)})));
-    let end = NewEvent::new("run.interrupted", Json::empty());
+    let end = NewEvent::new(EventKind::RunInterrupted, Json::empty());
     let (mut reader, _) = joining(None);
     let told = told(&mut reader, &frames(calls.chain(asked).chain([end])));
     let finished = told.last().unwrap();

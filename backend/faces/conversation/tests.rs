@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     domain::{
         context::{Role, RunContext},
-        event::{NewEvent, Recorded},
+        event::{EventKind, EventType, NewEvent, Recorded},
         history::Tag,
         id::SpanId,
         json::Json,
@@ -132,7 +132,7 @@ fn world(acts: &[Act]) -> World {
         seq += 1;
         moments.push((frame(Some(seq), event), open.clone()));
     };
-    next(&mut moments, NewEvent::new("run.started", Json::empty()), &open);
+    next(&mut moments, NewEvent::new(EventKind::RunStarted, Json::empty()), &open);
     for act in acts {
         match act {
             // A span holds one text.
@@ -145,7 +145,7 @@ fn world(acts: &[Act]) -> World {
                 let payload = Json::of(&serde_json::json!({"text": text, "offset": so_far.text.chars().count()}));
                 so_far.text.push_str(text);
                 written.entry(*index).or_default().push_str(text);
-                let event = NewEvent::new(&word(*index, "delta"), payload).span(span(*index));
+                let event = NewEvent::new(EventType::trusted(&word(*index, "delta")), payload).span(span(*index));
                 moments.push((frame(None, event), open.clone()));
             }
             Act::Complete(index, changed) => {
@@ -153,11 +153,11 @@ fn world(acts: &[Act]) -> World {
                 completed.push(*index);
                 let text = changed.clone().unwrap_or_else(|| written.get(index).cloned().unwrap_or_default());
                 let payload = Json::of(&serde_json::json!({"content": [{"type": "text", "text": text}]}));
-                let event = NewEvent::new(&word(*index, "completed"), payload).span(span(*index));
+                let event = NewEvent::new(EventType::trusted(&word(*index, "completed")), payload).span(span(*index));
                 next(&mut moments, event, &open);
                 texts.push((*index, text));
             }
-            Act::Tool => next(&mut moments, NewEvent::new("tool.started", Json::empty()), &open),
+            Act::Tool => next(&mut moments, NewEvent::new(EventKind::ToolStarted, Json::empty()), &open),
             Act::Restart { copies: false } => open.clear(),
             Act::Restart { copies: true } => {
                 for open in open.values_mut() {
@@ -175,7 +175,7 @@ fn world(acts: &[Act]) -> World {
         }
     }
     open.clear();
-    next(&mut moments, NewEvent::new("run.completed", Json::empty()), &open);
+    next(&mut moments, NewEvent::new(EventKind::RunCompleted, Json::empty()), &open);
     World { moments, texts }
 }
 

@@ -12,6 +12,7 @@ use super::host::PATIENCE;
 use crate::{
     client::{Client, Error},
     domain::{
+        event::EventKind,
         id::{RunId, SpanId},
         interrupt::Decision,
         json::Json,
@@ -87,7 +88,7 @@ impl Answers {
         }
         for Event { event_type, span_id, payload } in page.events {
             let Some(interrupt) = span_id else { continue };
-            if event_type == "interrupt.requested" {
+            if event_type == EventKind::InterruptRequested.as_str() {
                 known.asked.entry(interrupt).or_default().push(payload);
             } else if let Some(decision) = payload.member::<Decision>("decision") {
                 known.answers.insert(interrupt, (decision, payload.member::<Value>("value")));

@@ -27,7 +27,11 @@ use crate::{
     },
     client::Client,
     clock::{IdSource, Stopwatch},
-    domain::{event::NewEvent, json::Json, run::Status},
+    domain::{
+        event::{EventKind, NewEvent},
+        json::Json,
+        run::Status,
+    },
 };
 
 /// Executes runs with a process's agents.
@@ -84,7 +88,7 @@ impl Executor for Agents {
 /// Fails a run that cannot continue. A runner that says nothing more is taken to have completed it.
 async fn broken(outlet: &Outlet, why: &str) -> Done {
     let error = json!({"error": {"message": why}});
-    let said = outlet.emit(vec![NewEvent::new("run.failed", Json::of(&error))]).await;
+    let said = outlet.emit(vec![NewEvent::new(EventKind::RunFailed, Json::of(&error))]).await;
     if said.is_ok() { Done::Ended } else { Done::Stopped }
 }
 

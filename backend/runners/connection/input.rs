@@ -11,7 +11,7 @@ use crate::{
     artifacts,
     dispatch::{Assignment, Dispatch},
     domain::{
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         id::Title,
         job::said_event_id,
         json::Json,
@@ -67,7 +67,7 @@ async fn fail(dispatch: &Dispatch, job: &Assignment, why: &str) -> Result<(), Em
     timeline.cancel_below(&context.owner_id, context.run_id, Some(&reason)).await?;
     let message = format!("the input cannot be read: {why}");
     let error = json!({"error": {"message": message, "code": "input_unreadable"}});
-    let failed = NewEvent::new("run.failed", Json::of(&error)).event_id(said_event_id(job.attempt, "failed"));
+    let failed = NewEvent::new(EventKind::RunFailed, Json::of(&error)).event_id(said_event_id(job.attempt, "failed"));
     timeline.emit_run_event(context, vec![failed]).await?;
     later(dispatch.finish(job.lease_id).await);
     Ok(())

@@ -240,7 +240,7 @@ fn delta(context: &RunContext, text: &SavedText, new: &str) -> Recorded {
     let event = NewEvent {
         span_id: Some(text.key.span_id.clone()),
         parent_span_id: text.parent_span_id.clone(),
-        ..NewEvent::new(text.event_type.as_str(), Json::of(&serde_json::json!({ "text": new })))
+        ..NewEvent::new(text.event_type.clone(), Json::of(&serde_json::json!({ "text": new })))
     };
     Recorded::stamp(context, event, None, text.at)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     domain::{
         context::Role,
-        event::NewEvent,
+        event::{EventKind, NewEvent},
         json::Json,
         limits::{OPEN_PIECE_BYTES, OPEN_RUN_BYTES_MAX, OPEN_TEXT_BYTES_MAX},
     },
@@ -37,7 +37,7 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
 }
 
 fn add(texts: &mut OpenTexts, context: &Arc<RunContext>, span: &str, text: &str) -> Result<usize, Overflow> {
-    let event = NewEvent::new("message.delta", Json::empty()).span(span.parse().unwrap());
+    let event = NewEvent::new(EventKind::MessageDelta, Json::empty()).span(span.parse().unwrap());
     let event = Recorded::stamp(context, event, None, DateTime::UNIX_EPOCH);
     texts.add(context, &event, &span.parse().unwrap(), text)
 }

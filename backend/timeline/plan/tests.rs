@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::{
     context::{Role, RunContext},
+    event::EventType,
     json::Json,
     limits::{OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
     open::{Lengths, Overflow},
@@ -37,7 +38,7 @@ fn emission(n: u8, events: Vec<NewEvent>) -> AppendRequest {
 }
 
 fn event(event_type: &str, key: Option<&str>) -> NewEvent {
-    let event = NewEvent::new(event_type, Json::empty());
+    let event = NewEvent::new(EventType::trusted(event_type), Json::empty());
     match key {
         Some(key) => event.event_id(key.parse().unwrap()),
         None => event,
@@ -138,7 +139,7 @@ fn somebody_elses_context_finds_no_run() {
 fn a_span_over_its_bound_is_refused_before_anything_is_stored() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
     let text = Json::of(&serde_json::json!({ "text": "x".repeat(OPEN_TEXT_BYTES_MAX / 2 + 1) }));
-    let delta = || NewEvent::new("message.delta", text.clone()).span("m".parse().unwrap());
+    let delta = || NewEvent::new(EventKind::MessageDelta, text.clone()).span("m".parse().unwrap());
     let plan = plan_of(&[emission(1, vec![event("log.info", None), delta(), delta()])], &heads, &HashMap::new());
     assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::OpenText(Overflow)));
     assert!(plan.batch.events.is_empty());
@@ -146,7 +147,7 @@ fn a_span_over_its_bound_is_refused_before_anything_is_stored() {
 
 fn delta(span: &str, bytes: usize) -> NewEvent {
     let text = Json::of(&serde_json::json!({ "text": "x".repeat(bytes) }));
-    NewEvent::new("message.delta", text).span(span.parse().unwrap())
+    NewEvent::new(EventKind::MessageDelta, text).span(span.parse().unwrap())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::domain::{
     context::{Role, RunContext},
-    event::NewEvent,
+    event::{EventType, NewEvent},
     json::Json,
 };
 
@@ -23,7 +23,7 @@ fn emission(owner: &str, nth: usize) -> AppendRequest {
         origin: None,
         trace_id: None,
     };
-    let events = vec![NewEvent::new(&format!("custom.e{nth}"), Json::empty())];
+    let events = vec![NewEvent::new(EventType::trusted(&format!("custom.e{nth}")), Json::empty())];
     AppendRequest { reply: Some(tokio::sync::oneshot::channel().0), ..AppendRequest::new(Arc::new(context), events) }
 }
 

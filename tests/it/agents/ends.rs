@@ -5,7 +5,10 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use runreel::{
     agents::runtime::LocalHost,
-    domain::{event::NewEvent, json::Json},
+    domain::{
+        event::{EventKind, NewEvent},
+        json::Json,
+    },
     emitters::host::RunHost as _,
 };
 use serde_json::{Value, json};
@@ -38,7 +41,7 @@ async fn what_an_agent_emits_while_its_server_stops_is_not_tried_until_the_serve
     let context = timeline.any_context(run.parse().unwrap()).await.unwrap().unwrap();
     server.stop().await;
     let host = LocalHost::new(timeline, threads, Arc::new(context));
-    let emitted = patiently("the refusal", host.emit(vec![NewEvent::new("log.info", Json::empty())])).await;
+    let emitted = patiently("the refusal", host.emit(vec![NewEvent::new(EventKind::LogInfo, Json::empty())])).await;
     assert!(emitted.unwrap_err().is_retryable, "another process may emit it");
 }
 

@@ -140,7 +140,7 @@ impl Maker {
         let Ok(status) = decide(self.status, [&event_type]) else { return false };
         self.status = status;
         self.seq += 1;
-        let mut event = NewEvent::new(kind, Json::of(payload)).parent_span(parent);
+        let mut event = NewEvent::new(EventType::trusted(kind), Json::of(payload)).parent_span(parent);
         event.span_id = span;
         match Closes::of(&event_type, event.span_id.as_ref()) {
             Closes::Nothing => {}
@@ -191,7 +191,7 @@ impl Maker {
         if let Some(role) = role {
             payload["role"] = json!(role);
         }
-        self.push(NewEvent::new(kind, Json::of(&payload)).span(span), None);
+        self.push(NewEvent::new(EventType::trusted(kind), Json::of(&payload)).span(span), None);
     }
 
     fn text(&mut self) {

@@ -23,19 +23,20 @@ fn a_text_of_another_process_is_shown_once_it_goes_on_and_never_when_it_begins_a
 fn what_another_process_had_written_before_it_is_followed_is_shown_once_it_goes_on_and_never_when_it_begins_again() {
     let token = |is_earlier: bool, offset: usize, text: &str| {
         let payload = Json::of(&serde_json::json!({"text": text, "offset": offset}));
-        let mut token = Arc::unwrap_or_clone(frame(None, NewEvent::new("message.delta", payload).span(span(0))));
+        let mut token =
+            Arc::unwrap_or_clone(frame(None, NewEvent::new(EventKind::MessageDelta, payload).span(span(0))));
         token.is_earlier = is_earlier;
         Arc::new(token)
     };
     let completed = |text: &str| {
         let payload = Json::of(&serde_json::json!({"content": [{"type": "text", "text": text}]}));
-        frame(Some(2), NewEvent::new("message.completed", payload).span(span(0)))
+        frame(Some(2), NewEvent::new(EventKind::MessageCompleted, payload).span(span(0)))
     };
     let said = |frames: Vec<Arc<Frame>>| -> Vec<String> {
         let shown = Shown { texts_max: 1, reasoning: true, announcements: true };
         let at = Position { sub: WHOLE, ..Position::default() };
         let mut conversation = Conversation::new(Lines { numbers: false }, at, shown, 1);
-        let begun = frame(Some(1), NewEvent::new("run.started", Json::empty()));
+        let begun = frame(Some(1), NewEvent::new(EventKind::RunStarted, Json::empty()));
         conversation.take(vec![StreamItem::Frame(begun), StreamItem::CaughtUp { last_seq: None, cursor: None }]);
         while conversation.chunk().is_some() {}
         conversation.take(frames.into_iter().map(StreamItem::Frame).collect());

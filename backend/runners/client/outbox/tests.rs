@@ -1,8 +1,11 @@
 use super::*;
-use crate::emitters::testing::run_id;
+use crate::{
+    domain::event::{EventKind, EventType},
+    emitters::testing::run_id,
+};
 
 fn event(event_type: &str) -> NewEvent {
-    NewEvent::new(event_type, Json::parse(r#"{"text":"x"}"#).unwrap()).span("s".parse().unwrap())
+    NewEvent::new(EventType::trusted(event_type), Json::parse(r#"{"text":"x"}"#).unwrap()).span("s".parse().unwrap())
 }
 
 /// The numbers and types of what would be sent.
@@ -116,7 +119,7 @@ fn whoever_still_works_on_an_older_assignment_says_nothing_in_the_newer_one() {
 fn what_is_too_large_for_any_message_is_refused_and_not_sent() {
     let mut outbox = Outbox::default();
     let (run, ..) = outbox.assign(run_id(1), 1).unwrap();
-    let large = NewEvent::new("log.info", Json::of(&"x".repeat(RUNNER_MESSAGE_BYTES_MAX)));
+    let large = NewEvent::new(EventKind::LogInfo, Json::of(&"x".repeat(RUNNER_MESSAGE_BYTES_MAX)));
     let mut refused = outbox.put(run, vec![large]);
     assert!(refused.try_recv().unwrap().is_err_and(|error| !error.is_retryable));
     assert!(sent(&mut outbox).is_empty());

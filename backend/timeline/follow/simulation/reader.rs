@@ -15,6 +15,7 @@ use crate::{
     bus::Frame,
     domain::{
         cursor::FeedCursor,
+        event::EventKind,
         id::{RunId, Seq, SpanId},
         run::Status,
         splice::{LogPosition, ReadPosition},
@@ -184,7 +185,7 @@ impl Reader {
         if frame.terminal.is_some() {
             self.ended.insert(run);
         }
-        if frame.event_type.as_str() == "message.completed" {
+        if frame.event_type.is(EventKind::MessageCompleted) {
             let span = frame.span_id.clone().unwrap();
             if let Some(seen) = self.texts.remove(&span) {
                 assert!(text_of(frame).contains(&seen), "{} was shown as {seen:?}", text_of(frame));

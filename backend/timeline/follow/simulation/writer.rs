@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{LANES, RUNS, log::Log};
 use crate::{
     domain::{
-        event::{NewEvent, Recorded},
+        event::{EventKind, EventType, NewEvent, Recorded},
         id::{Seq, SpanId},
         json::Json,
         splice::LogPosition,
@@ -75,7 +75,7 @@ impl Writer {
         });
         let token = format!("é{} ", self.log.text(span).len());
         self.log.add_token(span, &token);
-        let event = NewEvent::new("message.delta", Json::of(&json!({ "text": token }))).span(span.clone());
+        let event = NewEvent::new(EventKind::MessageDelta, Json::of(&json!({ "text": token }))).span(span.clone());
         let event = Recorded::stamp(&self.log.runs[run], event, None, DateTime::UNIX_EPOCH);
         self.waiting.push_back((lane_of(run), Waiting::Token(event, span.clone(), token)));
     }
@@ -136,7 +136,7 @@ impl Writer {
         let position = &mut self.positions[usize::from(lane)];
         (*position, self.seqs[run]) = (*position + 1, self.seqs[run] + 1);
         let place = LogPosition { seq: Seq::new(self.seqs[run]).unwrap(), lane, position: *position };
-        let event = NewEvent { span_id, ..NewEvent::new(event_type, Json::of(payload)) };
+        let event = NewEvent { span_id, ..NewEvent::new(EventType::trusted(event_type), Json::of(payload)) };
         let event = Recorded::stamp(&self.log.runs[run], event, Some(place.seq), DateTime::UNIX_EPOCH);
         self.log.commit(place, event.clone());
         self.waiting.push_back((lane, Waiting::Durable(place, event)));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 use uuid::Uuid;
 
 use super::{
-    event::EventType,
+    event::{Edge, EventKind, EventType},
     id::{Malformed, RunId, checked_text},
     json::Json,
     limits::{ARTIFACT_NAME_CHARS_MAX, MEDIA_TYPE_BYTES_MAX, PAYLOAD_BYTES_MAX, PREVIEW_BYTES_MAX},
@@ -190,12 +190,12 @@ impl Pointer {
 /// The members of a payload that the server acts on or shows: an interrupt's terms, a speaker, a cost, the name of a
 /// bar.
 fn members_read(event_type: &EventType) -> &'static [&'static str] {
-    match (event_type.family(), event_type.action()) {
-        ("interrupt", "requested") => &["expires_at", "checkpoint_id", "ns"],
-        ("message", "completed") => &["role", "usage", "model"],
-        (_, "started") => &["name"],
-        ("worker", _) => &["run_id"],
-        (_, "completed" | "failed") => &["usage", "model"],
+    match (event_type.kind(), event_type.edge()) {
+        (Some(EventKind::InterruptRequested), _) => &["expires_at", "checkpoint_id", "ns"],
+        (Some(EventKind::MessageCompleted), _) => &["role", "usage", "model"],
+        (Some(EventKind::WorkerSpawned | EventKind::WorkerCompleted | EventKind::WorkerFailed), _) => &["run_id"],
+        (_, Some(Edge::Start)) => &["name"],
+        (_, Some(Edge::Completed | Edge::Failed)) => &["usage", "model"],
         _ => &[],
     }
 }

@@ -53,9 +53,14 @@ impl EventType {
         reserved.find(|family| *family == self.family()).unwrap_or("other")
     }
 
-    /// Everything after the family.
-    pub fn action(&self) -> &str {
-        self.as_str().split_once('.').map_or("", |(_, action)| action)
+    /// Whether it begins or ends the span that it names, by its second and last word, whatever its family.
+    pub fn edge(&self) -> Option<Edge> {
+        match self.as_str().split_once('.')?.1 {
+            "started" | "spawned" => Some(Edge::Start),
+            "completed" => Some(Edge::Completed),
+            "failed" => Some(Edge::Failed),
+            _ => None,
+        }
     }
 
     /// Tokens and output chunks: streamed, never stored.
@@ -86,6 +91,14 @@ impl From<EventKind> for EventType {
     fn from(kind: EventKind) -> Self {
         Self::trusted(kind.as_str())
     }
+}
+
+/// Where in a span an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    Start,
+    Completed,
+    Failed,
 }
 
 /// One event as its producer sends it.

@@ -5,9 +5,10 @@
 //! added to them (a batch that is not committed yet) follow the same ones.
 
 use super::{
-    event::EventType,
+    event::{Edge, EventType},
     id::SpanId,
     limits::{OPEN_RUN_BYTES_MAX, OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
+    run::Status,
 };
 
 /// The text of a run's open spans is over a bound.
@@ -56,9 +57,11 @@ pub enum Closes<'a> {
 impl<'a> Closes<'a> {
     /// A durable event closes the span it names, and a terminal one closes all.
     pub fn of(event_type: &EventType, span_id: Option<&'a SpanId>) -> Self {
-        match (event_type.family(), event_type.action(), span_id) {
-            ("run", "completed" | "failed" | "cancelled", _) => Self::Run,
-            (_, "completed" | "failed", Some(span_id)) => Self::Span(span_id),
+        if Status::after(event_type).is_some_and(Status::is_terminal) {
+            return Self::Run;
+        }
+        match (event_type.edge(), span_id) {
+            (Some(Edge::Completed | Edge::Failed), Some(span_id)) => Self::Span(span_id),
             _ => Self::Nothing,
         }
     }

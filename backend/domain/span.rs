@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     context::Role,
-    event::{EventKind, Recorded},
+    event::{Edge, EventKind, Recorded},
     id::{RunId, Seq, SpanId},
     limits::{SPAN_NAME_BYTES_MAX, SPANS_MAX, SUMS_MAX},
     run::Status,
@@ -151,16 +151,19 @@ impl Timeline {
         if !matches!(event.event_type.kind(), Some(EventKind::RunCreated | EventKind::RunStarted)) {
             self.last_at = self.last_at.max(event.at);
         }
-        match (event.event_type.family(), event.event_type.action()) {
-            ("run", _) => self.lifecycle(event, seq),
-            (kind, "started" | "spawned") => self.start(kind, event, seq),
-            (kind, "completed" | "failed") => self.end(kind, event, seq),
-            _ => {}
+        if let Some(status) = Status::after(&event.event_type) {
+            return self.lifecycle(status, event, seq);
+        }
+        let kind = event.event_type.family();
+        match event.event_type.edge() {
+            Some(Edge::Start) => self.start(kind, event, seq),
+            Some(Edge::Completed) => self.end(kind, false, event, seq),
+            Some(Edge::Failed) => self.end(kind, true, event, seq),
+            None => {}
         }
     }
 
-    fn lifecycle(&mut self, event: &Recorded, seq: Seq) {
-        let Some(status) = Status::after(&event.event_type) else { return };
+    fn lifecycle(&mut self, status: Status, event: &Recorded, seq: Seq) {
         match status {
             Status::Queued => {
                 let mut span = self.bar("run", event, seq);
@@ -214,8 +217,7 @@ impl Timeline {
         SpanSlot::Shown(self.spans.len() - 1)
     }
 
-    fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
-        let failed = event.event_type.action() == "failed";
+    fn end(&mut self, kind: &str, failed: bool, event: &Recorded, seq: Seq) {
         let end_ms = ms(self.zero, event.at);
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
         let own_ms = event.payload.member("duration_ms").filter(|ms: &f64| *ms >= 0.0);

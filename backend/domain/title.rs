@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{
+    event::EventKind,
     failure::Failure,
     limits::TITLE_PART_CHARS_MAX,
     readable::{clean, clip},
@@ -34,42 +35,51 @@ pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
         return some([Some(Part::Stored(size)), text(payload, &["preview"])]);
     }
-    let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
+    let Some(kind) = EventKind::parse(event_type) else { return or_json(Vec::new(), payload) };
     let told = payload["duration_ms"].as_f64().map(Part::DurationMs);
     let error =
         || Failure::of_event(payload).map(|error| Part::Text(clip(&format!("error: {error}"), TITLE_PART_CHARS_MAX)));
-    match (family, action) {
-        ("run", "created") => some([text(payload, &["title", "input"])]),
-        ("run", "completed") => some([text(payload, &["output"])]),
-        ("run" | "step", "failed") => some([text(payload, &["name"]), error(), told]),
-        ("run", _) => some([text(payload, &["reason", "message"])]),
-        ("tool", "started") => vec![Part::Text(call(payload))],
-        ("tool", "completed") => {
+    match kind {
+        EventKind::RunCreated => some([text(payload, &["title", "input"])]),
+        EventKind::RunCompleted => some([text(payload, &["output"])]),
+        EventKind::RunFailed | EventKind::StepFailed => some([text(payload, &["name"]), error(), told]),
+        EventKind::RunStarted
+        | EventKind::RunWaiting
+        | EventKind::RunInterrupted
+        | EventKind::RunResumed
+        | EventKind::RunCancelled => some([text(payload, &["reason", "message"])]),
+        EventKind::ToolStarted => vec![Part::Text(call(payload))],
+        EventKind::ToolCompleted => {
             let result = words(payload, &["result", "output"]).map(|result| Part::Text(format!("→ {result}")));
             some([text(payload, &["name"]), told, result])
         }
-        ("tool", "failed") => some([text(payload, &["name"]), told, error()]),
-        ("step", _) => some([text(payload, &["name", "title"]), told]),
-        ("worker", _) => {
+        EventKind::ToolFailed => some([text(payload, &["name"]), told, error()]),
+        EventKind::StepStarted | EventKind::StepCompleted => some([text(payload, &["name", "title"]), told]),
+        EventKind::WorkerSpawned | EventKind::WorkerCompleted | EventKind::WorkerFailed => {
             let child = words(payload, &["run_id"]).map(|run_id| Part::Text(format!("run {run_id}")));
             some([text(payload, &["agent", "name", "title"]), told, text(payload, &["summary"]), error(), child])
         }
-        ("message" | "reasoning", "completed") => {
+        EventKind::MessageCompleted | EventKind::ReasoningCompleted => {
             // What people, tools and prompts said reads like an answer otherwise.
             let who = words(payload, &["role"]).filter(|role| role != "assistant");
             let who = who.map(|role| Part::Text(format!("{role}:")));
             some([who, text(payload, &["content", "text", "parts"]), tokens(payload)])
         }
-        ("artifact", _) => {
+        EventKind::ArtifactCreated => {
             let size = payload["size"].as_u64().map(|size| Part::Text(format!("{size} bytes")));
             some([text(payload, &["name"]), text(payload, &["media_type"]), size])
         }
-        ("interrupt", "requested") => {
+        EventKind::InterruptRequested => {
             or_json(some([text(payload, &["message", "prompt", "question", "reason", "value"])]), payload)
         }
-        ("interrupt", _) => some([text(payload, &["decision"]), text(payload, &["value"])]),
-        ("log", _) => or_json(some([text(payload, &["message", "text"])]), payload),
-        _ => or_json(Vec::new(), payload),
+        EventKind::InterruptResolved => some([text(payload, &["decision"]), text(payload, &["value"])]),
+        EventKind::LogDebug | EventKind::LogInfo | EventKind::LogWarn | EventKind::LogError => {
+            or_json(some([text(payload, &["message", "text"])]), payload)
+        }
+        EventKind::MessageDelta
+        | EventKind::ReasoningDelta
+        | EventKind::StateCheckpointed
+        | EventKind::StateCompacted => or_json(Vec::new(), payload),
     }
 }
 

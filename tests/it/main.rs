@@ -42,6 +42,7 @@ mod dispatch;
 mod docker;
 mod embedded;
 mod emit;
+mod event_types;
 mod executors;
 mod export;
 mod external_ids;

@@ -83,21 +83,23 @@ impl View {
 
     /// What to print for an event.
     pub(super) fn event(&mut self, event: &Event) -> Vec<Piece> {
-        let (family, action) = event.kind.rsplit_once('.').unwrap_or((&event.kind, ""));
-        match (family, action) {
-            (_, "delta" | "snapshot") => self.tokens(event, action == "snapshot"),
-            ("message", "completed") if event.payload["role"].as_str().is_none_or(|role| role == "assistant") => {
+        if event.kind.ends_with(".delta") || event.kind.ends_with(".snapshot") {
+            return self.tokens(event);
+        }
+        let Some(kind) = EventKind::parse(&event.kind) else { return Vec::new() };
+        match kind {
+            EventKind::MessageCompleted if event.payload["role"].as_str().is_none_or(|role| role == "assistant") => {
                 self.message(event)
             }
-            ("reasoning", "completed") => self.whole(event),
-            ("tool" | "worker", "started" | "spawned") => self.line(event, "·", Style::new()),
-            ("tool" | "worker", "completed") => self.line(event, "✓", Style::new()),
-            ("tool" | "worker", "failed") => self.line(event, "✗", AnsiColor::Red.on_default()),
-            ("artifact", "created") => self.line(event, "▪", Style::new()),
-            ("log", "warn" | "error") => self.line(event, "!", AnsiColor::Yellow.on_default()),
-            ("run", "completed") => self.answer(event),
-            ("run", "failed") => self.end(event, "the run failed", AnsiColor::Red),
-            ("run", "cancelled") => self.end(event, "the run was cancelled", AnsiColor::Yellow),
+            EventKind::ReasoningCompleted => self.whole(event),
+            EventKind::ToolStarted | EventKind::WorkerSpawned => self.line(event, "·", Style::new()),
+            EventKind::ToolCompleted | EventKind::WorkerCompleted => self.line(event, "✓", Style::new()),
+            EventKind::ToolFailed | EventKind::WorkerFailed => self.line(event, "✗", AnsiColor::Red.on_default()),
+            EventKind::ArtifactCreated => self.line(event, "▪", Style::new()),
+            EventKind::LogWarn | EventKind::LogError => self.line(event, "!", AnsiColor::Yellow.on_default()),
+            EventKind::RunCompleted => self.answer(event),
+            EventKind::RunFailed => self.end(event, "the run failed", AnsiColor::Red),
+            EventKind::RunCancelled => self.end(event, "the run was cancelled", AnsiColor::Yellow),
             _ => Vec::new(),
         }
     }
@@ -108,7 +110,7 @@ impl View {
         self.open.take().map(line_end).into_iter().collect()
     }
 
-    fn tokens(&mut self, event: &Event, is_snapshot: bool) -> Vec<Piece> {
+    fn tokens(&mut self, event: &Event) -> Vec<Piece> {
         let is_thought = event.is_reasoning();
         // Output chunks of tools and of others are not words of the agent.
         let is_message = event.kind.starts_with("message.delta") || event.of.starts_with("message.");
@@ -119,7 +121,7 @@ impl View {
         let written = event.text.as_deref().or(event.payload["text"].as_str()).unwrap_or_default();
         let text = self.texts.entry(event.span_id.clone()).or_default();
         // After a reconnect the text so far comes again; the offsets show which part of it is new.
-        let begins = if is_snapshot { 0 } else { told.unwrap_or(text.chars) };
+        let begins = if event.kind.ends_with(".snapshot") { 0 } else { told.unwrap_or(text.chars) };
         text.is_torn |= begins > text.chars;
         let fresh: String = written.chars().skip(text.chars.saturating_sub(begins)).collect();
         if text.is_torn || fresh.is_empty() {

@@ -39,10 +39,15 @@ pub use self::{
     probe::{Arrival, StreamProbe},
 };
 
+use crate::domain::limits::HEAD_MS_MAX;
+
 /// Longest wait for a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest a request other than a stream may take, from the first byte sent to the last one read.
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest an unused connection is kept. The server closes it after [`HEAD_MS_MAX`], and a request that was sent just
+/// then would fail.
+const IDLE_MAX: Duration = Duration::from_millis(HEAD_MS_MAX / 2);
 /// Longest silence on an open connection. The server pings every 10 s; two lost pings mean a dead peer.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
 /// Longest a readiness check may take.
@@ -250,7 +255,8 @@ fn builder(base: &Url, headers: HeaderMap) -> ClientBuilder {
         .no_brotli()
         .no_deflate()
         .no_zstd()
-        .connect_timeout(CONNECT_WAIT_MAX);
+        .connect_timeout(CONNECT_WAIT_MAX)
+        .pool_idle_timeout(IDLE_MAX);
     if base.scheme() == "http" {
         // A machine without certificates must reach a plain server, where the platform's verifier would not start.
         builder = builder.tls_certs_only([]);

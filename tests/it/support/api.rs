@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, header::HeaderMap};
+use runreel::domain::limits::HEAD_MS_MAX;
 use serde_json::{Value, value::RawValue};
 
 use super::{patiently, sse::Stream};
@@ -54,7 +55,9 @@ impl Reply {
 impl Api {
     pub fn new(base: String) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).pool_max_idle_per_host(64).build().unwrap();
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).pool_max_idle_per_host(64);
+        // The server closes unused connections; a request that is sent just then fails.
+        let http = http.pool_idle_timeout(Duration::from_millis(HEAD_MS_MAX / 2)).build().unwrap();
         Self { base, http, token: None }
     }
 

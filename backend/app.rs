@@ -132,10 +132,8 @@ async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Erro
     let address = args.listen;
     let other = async {
         let client = Client::new(&format!("{}://{address}", args.tls.scheme()), None).ok()?;
-        let health = tokio::time::timeout(OTHER_MAX, client.get_json("/livez")).await.ok()?.ok()?;
-        health["version"]
-            .as_str()
-            .map(|version| version.chars().filter(|c| !c.is_control()).take(32).collect::<String>())
+        let health = tokio::time::timeout(OTHER_MAX, client.health()).await.ok()?.ok()?;
+        Some(health.version.chars().filter(|c| !c.is_control()).take(32).collect::<String>())
     };
     let is_taken = error.kind() == std::io::ErrorKind::AddrInUse;
     match if is_taken { other.await } else { None } {

@@ -25,3 +25,4 @@ pub mod supervise;
 pub mod threads;
 pub mod throttle;
 pub mod timeline;
+pub mod wire;

@@ -23,7 +23,7 @@
 
 pub use runreel_core::{
     artifacts, auth, bus, client, clock, config, confine, domain, postgres, quota, store, supervise, threads, throttle,
-    timeline,
+    timeline, wire,
 };
 
 pub mod agents;

@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
-use serde_json::Value;
-
 use super::{
     connection::Connection,
     render::{clean, print, say},
     run_arg::RunArg,
-    runs::answer,
+    runs::answer::{self, Asked},
 };
-use crate::{client::Client, domain::id::SpanId};
+use crate::{
+    client::Client,
+    domain::{id::SpanId, interrupt::Decision},
+    wire::runs::Run,
+};
 
 /// Runs listed at most.
 const RUNS_MAX: usize = 20;
@@ -43,7 +45,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(run) => {
             let run = run.resolve(&client).await?.to_string();
             let answered =
-                answer::give(&client, &run, ("approve", args.value.as_deref()), args.interrupt.as_ref()).await?;
+                answer::give(&client, &run, (Decision::Approve, args.value.as_deref()), args.interrupt.as_ref())
+                    .await?;
             say(answer::told(&answered));
         }
     }
@@ -52,20 +55,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn list(client: &Client) -> anyhow::Result<()> {
     let query = [("status", "interrupted,waiting".to_owned()), ("limit", RUNS_MAX.to_string())];
-    let page = client.runs(&query).await?;
     let mut is_asked = false;
-    for run in page["runs"].as_array().into_iter().flatten() {
-        let run_id = run["run_id"].as_str().unwrap_or_default();
-        let open = answer::open_of(client, run_id).await?;
+    for run in client.runs(&query).await?.runs {
+        let open = answer::open_of(client, &run.run_id.to_string()).await?;
         is_asked |= !open.is_empty();
-        print(&open.iter().map(|open| line(run, open)).collect::<String>())?;
+        print(&open.iter().map(|open| line(&run, open)).collect::<String>())?;
     }
     say(if is_asked { "answer with: runreel approve RUN" } else { "nothing waits for an answer" });
     Ok(())
 }
 
-fn line(run: &Value, open: &Value) -> String {
-    let text = |name: &str| clean(run[name].as_str().unwrap_or_default());
-    let about = [text("title"), text("agent")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-    format!("{}  {about}\n  {}", text("run_id"), answer::line(open))
+fn line(run: &Run, open: &Asked) -> String {
+    let about = [&run.title, &run.agent].into_iter().flatten().find(|text| !text.is_empty());
+    format!("{}  {}\n  {}", run.run_id, clean(about.map_or("", String::as_str)), open.line())
 }

@@ -4,13 +4,13 @@
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
     input::Input,
     text::Line,
-    turn::{End, Talk, aside},
+    turn::{End, Talk, Who, aside},
 };
 use super::{
     connection::Connection,
@@ -106,7 +106,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(text) if text.trim().is_empty() => Err(CliError::usage("the message is empty").into()),
         Some(text) => Ok(code(talk.turn(json!({ "text": text })).await?)),
         None => {
-            let chat = talk.who["chat_id"].as_str().map(clean).unwrap_or_default();
+            let chat = clean(&talk.who.chat_id);
             let channel = &args.channel;
             say(format!("channel {channel}, chat {chat}; /help lists the commands, Ctrl-D quits"));
             converse(&mut talk).await
@@ -177,15 +177,11 @@ async fn whole(input: &mut Input) -> Result<String, CliError> {
     Ok(text.trim_end().to_owned())
 }
 
-fn who(args: &Args) -> Value {
+fn who(args: &Args) -> Who {
     let name = config::variable("USER").or_else(|| config::variable("LOGNAME"));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let user = args.user.as_ref().map_or_else(|| text::default_user(name.as_deref()), |user| user.as_str().to_owned());
     let chat = args.chat.as_ref().map(|chat| chat.as_str().to_owned());
     let chat = chat.unwrap_or_else(|| text::default_chat(name.as_deref(), &host));
-    let mut who = json!({ "chat_id": chat, "user_id": user });
-    if let Some(username) = &args.username {
-        who["username"] = json!(username.as_str());
-    }
-    who
+    Who { chat_id: chat, user_id: user, username: args.username.clone() }
 }

@@ -19,7 +19,12 @@ use super::{
     run_arg::RunArg,
     tail::view::View,
 };
-use crate::{client::Client, clock::Clock, config, domain::id::RunId};
+use crate::{
+    client::Client,
+    clock::Clock,
+    config,
+    domain::id::{RunId, Title},
+};
 
 mod job;
 mod server;
@@ -110,7 +115,7 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
             () = interrupted() => {
                 say("Interrupted; the run is cancelled.");
                 let run_id = job.run_id.to_string();
-                let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
+                let cancel = client.cancel(&run_id, Some(Title::trusted("the demo was interrupted")));
                 // A server that cannot be notified in time is about to be stopped anyway.
                 let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
                 Ok(None)

@@ -5,8 +5,6 @@
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use serde_json::{Value, json};
-
 use self::{
     line::{Line, prepare},
     send::{Run, Sender},
@@ -20,12 +18,16 @@ use super::{
 };
 use uuid::Uuid;
 
-use crate::clock::{Clock, IdSource};
-use crate::config::retention::Ttl;
-use crate::domain::{
-    event::EventType,
-    id::{ExternalId, Name, RunId, SpanId, ThreadId, Title},
-    json::Json,
+use crate::{
+    clock::{Clock, IdSource},
+    config::retention::Ttl,
+    domain::{
+        context::Role,
+        event::EventType,
+        id::{ExternalId, Name, RunId, SpanId, ThreadId, Title},
+        json::Json,
+    },
+    wire::runs::CreateRun,
 };
 
 mod line;
@@ -134,7 +136,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let run = match args.run {
         Some(run) => Run::There(run.resolve(&client).await?.to_string()),
-        None => Run::New(run_body(&args.new_run)),
+        None => Run::New(Box::new(args.new_run.into())),
     };
     let patience = Duration::from_secs(args.retry_timeout);
     let mut sender = Sender::new(client.clone(), run, ids, patience, args.keep_going, args.json);
@@ -155,7 +157,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     outcome?;
     if let Some(run) = sender.created().filter(|_| args.end.is_none()) {
         // One of the events may have ended it.
-        let is_open = client.run(run).await.is_ok_and(|run| run["ended_at"].is_null());
+        let is_open = client.run(run).await.is_ok_and(|run| run.ended_at.is_none());
         if is_open {
             say(format!("the run stays open; end it with: runreel emit {run} --type run.completed"));
         }
@@ -168,15 +170,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if sender.refused() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn run_body(new_run: &NewRun) -> Value {
-    let mut body = json!({
-        "run_id": new_run.run_id, "external_id": new_run.external_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread, "ttl_s": new_run.ttl.map(|ttl| ttl.0),
-        "role": new_run.role, "tags": new_run.tags,
-    });
-    if let Some(members) = body.as_object_mut() {
-        members.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|tags| !tags.is_empty()));
+impl From<NewRun> for CreateRun {
+    fn from(NewRun { agent, title, thread, role, ttl, tags, run_id, external_id }: NewRun) -> Self {
+        let (thread_id, role, ttl_s) = (thread, role.and_then(|role| Role::parse(&role)), ttl.map(|ttl| ttl.0));
+        Self { run_id, external_id, thread_id, agent, role, title, tags, ttl_s, ..Self::default() }
     }
-    body
 }
 
 /// Sends the one event from the flags, else the events from stdin, then the end.

@@ -4,12 +4,14 @@
 //! printed for a person; `--json` output is data and stays as it was received.
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
 use chrono::{DateTime, FixedOffset, Local, Utc};
+use serde_json::value::RawValue;
 
 pub use crate::domain::readable::{clean, clean_lines, clip};
 
@@ -49,6 +51,13 @@ pub fn hand_out(text: &str) -> io::Result<()> {
         stdout.write_all(text.as_bytes())?;
     }
     stdout.flush()
+}
+
+/// The rows of a page, each as the server wrote it on a line of its own.
+pub fn json_lines(page: &RawValue, rows: &str) -> serde_json::Result<String> {
+    let members: HashMap<&str, &RawValue> = serde_json::from_str(page.get())?;
+    let rows: Vec<&RawValue> = members.get(rows).map_or(Ok(Vec::new()), |rows| serde_json::from_str(rows.get()))?;
+    Ok(rows.into_iter().fold(String::new(), |lines, row| lines + row.get() + "\n"))
 }
 
 /// Writes a line to stderr. A failure cannot be reported.

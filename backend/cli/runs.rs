@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use serde_json::value::RawValue;
+
 use super::{
     connection::Connection,
     render::{print, say},
@@ -99,20 +101,20 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Action::Show(show)) => {
             let client = show.common.connection.client()?;
             let id = show.run.resolve(&client).await?.to_string();
-            let (run, page) = (client.run(&id).await?, client.page_of(&id));
+            let answer: Box<RawValue> = client.get(&["runs", &id], &[]).await?;
             print(&if show.common.json {
-                format!("{run}\n")
+                format!("{answer}\n")
             } else {
-                table::details(&run, &page, Clock::System.now())
+                table::details(&serde_json::from_str(answer.get())?, &client.page_of(&id), Clock::System.now())
             })?;
         }
         Some(Action::Answer(args)) => answer::run(&args).await?,
         Some(Action::Cancel(cancel)) => {
             let client = cancel.common.connection.client()?;
             let run = cancel.run.resolve(&client).await?.to_string();
-            let answer = client.cancel(&run, cancel.reason.as_ref().map(Title::as_str)).await?;
+            let cancelled = client.cancel(&run, cancel.reason).await?;
             if cancel.common.json {
-                print(&format!("{answer}\n"))?;
+                print(&format!("{}\n", serde_json::to_string(&cancelled)?))?;
             }
             say(format!("requested cancellation of {run}; follow it with: runreel tail {run}"));
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     connection::Connection,
     exit::CliError,
-    render::{clean, print, say},
+    render::{clean, json_lines, print, say},
 };
 use crate::{
     client::Client,
@@ -24,6 +24,7 @@ use crate::{
         limits::{PAGE_ROWS_MAX, SAVED_FILE_BYTES_MAX},
         transcript::{SavedName, SavedSession},
     },
+    wire::saved_sessions::{Restore, RestoredThread, SaveThread, Saved, SavedList, UnreadableFile},
 };
 
 mod transcript;
@@ -144,15 +145,11 @@ impl Named {
 pub(super) async fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Save { name, thread, description, connection } => {
-            let body = json!({"name": name, "thread_id": thread, "description": description});
-            let saved: Value = connection.client()?.post(&["saved-sessions"], &body).await?;
-            let how = if saved["fallback"] == true {
-                "as a fallback: its messages only, without its state"
-            } else {
-                "in full"
-            };
-            say(format!("{name} is saved {how}; {}", transcript::messages(&saved["message_count"])));
-            if saved["fallback"] == true && saved["message_count"] == 0 {
+            let body = SaveThread { name: name.to_string(), thread_id: thread, description };
+            let saved: Saved = connection.client()?.post(&["saved-sessions"], &body).await?;
+            let how = if saved.fallback { "as a fallback: its messages only, without its state" } else { "in full" };
+            say(format!("{name} is saved {how}; {}", transcript::messages(saved.message_count)));
+            if saved.fallback && saved.message_count == 0 {
                 say(format!(
                     "warning: {name} is empty: the server cannot read the thread's state, and its log has no messages"
                 ));
@@ -162,15 +159,15 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         Action::Show(named) => print(&transcript::shown(&named.session().await?))?,
         Action::Restore { named, thread } => {
             let path = ["saved-sessions", named.name.as_str(), "restore"];
-            let made: Value = named.connection.client()?.post(&path, &json!({"thread_id": thread})).await?;
-            let what = if made["fallback"] == true { "a summary" } else { "its messages" };
+            let made: RestoredThread = named.connection.client()?.post(&path, &Restore { thread_id: thread }).await?;
+            let what = if made.fallback { "a summary" } else { "its messages" };
             say(format!(
                 "the thread continues from {} with {what}, available to the next run with this thread_id:",
                 named.name
             ));
-            let thread = clean(made["thread_id"].as_str().unwrap_or_default());
+            let thread = clean(&made.thread_id);
             print(&format!("{thread}\n"))?;
-            say(match made["session_id"].as_str() {
+            say(match made.session_id {
                 Some(_) => format!("the chat of {thread} continues with it: runreel chat, or its channel"),
                 None => format!(
                     "use it with POST /api/runs {{\"agent\":\"…\",\"thread_id\":\"{thread}\",\"input\":\"…\",\"start\":false}}; \
@@ -198,24 +195,24 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn list(client: &Client, json: bool) -> Result<()> {
-    let (mut sessions, mut cursor): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    let (mut sessions, mut lines, mut cursor): (Vec<Saved>, _, Option<String>) = (Vec::new(), String::new(), None);
     loop {
         let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
         query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-        let page: Value = client.get(&["saved-sessions"], &query).await?;
-        sessions.extend(page["saved_sessions"].as_array().into_iter().flatten().cloned());
-        for file in page["unreadable"].as_array().into_iter().flatten() {
-            let text = |member: &str| clean(file[member].as_str().unwrap_or_default());
-            let place = format!("line {}, column {}", file["line"], file["column"]);
-            say(format!("{} cannot be read: {place}: {}", text("name"), text("reason")));
+        let answer: Box<RawValue> = client.get(&["saved-sessions"], &query).await?;
+        let page: SavedList = serde_json::from_str(answer.get())?;
+        lines += &json_lines(&answer, "saved_sessions")?;
+        sessions.extend(page.saved_sessions);
+        for UnreadableFile { name, line, column, reason } in page.unreadable {
+            say(format!("{} cannot be read: line {line}, column {column}: {}", clean(&name), clean(&reason)));
         }
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = Some(next.to_owned()),
-            None => break,
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
         }
     }
     if json {
-        print(&sessions.iter().fold(String::new(), |lines, session| lines + &session.to_string() + "\n"))?;
+        print(&lines)?;
     } else if sessions.is_empty() {
         say("no saved sessions");
     } else {
@@ -250,8 +247,8 @@ async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result
     } else {
         RawValue::from_string(text.to_owned())?
     };
-    let saved: Value = client.put(&["saved-sessions", name.as_str()], &body).await?;
-    say(format!("{name} is saved; {}", transcript::messages(&saved["message_count"])));
+    let saved: Saved = client.put(&["saved-sessions", name.as_str()], &body).await?;
+    say(format!("{name} is saved; {}", transcript::messages(saved.message_count)));
     Ok(())
 }
 

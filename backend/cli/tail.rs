@@ -9,14 +9,16 @@ use super::{
     render::{clean, duration, local_offset, print, say, terminal_width},
     run_arg::{self, RunArg},
 };
-use crate::clock::Clock;
 use crate::{
     client::{Client, Follow, Frame, Notice},
+    clock::Clock,
     domain::{
         cursor::{FeedCursor, RunCursor},
         event::TypeFilter,
         limits::PAGE_ROWS_MAX,
+        run::Status,
     },
+    wire::frames::{StreamEnd, StreamGap},
 };
 
 pub(super) mod view;
@@ -104,16 +106,16 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let status = match (tail.status, &run_id) {
-        (Some(status), _) => status,
+        (Some(status), _) => Some(status),
         // There was nothing left to stream: the run had ended before.
         (None, Some(run_id)) => {
-            let status = client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned();
-            say(format!("nothing new; the run ended: {}", clean(&status)));
-            status
+            let status = client.run(run_id).await?.status;
+            say(format!("nothing new; the run ended: {}", status.as_str()));
+            Some(status)
         }
-        (None, None) => String::new(),
+        (None, None) => None,
     };
-    let unhappy = matches!(status.as_str(), "failed" | "cancelled");
+    let unhappy = matches!(status, Some(Status::Failed | Status::Cancelled));
     Ok(if args.exit_status && unhappy { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
@@ -165,16 +167,11 @@ fn json_line(frame: &Frame) -> String {
     }
 }
 
-/// A number or a cursor, as it is written.
-fn plain(value: &serde_json::Value) -> String {
-    clean(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-}
-
 struct Tail {
     json: bool,
     view: View,
     /// How the run ended, from `stream.end`.
-    status: Option<String>,
+    status: Option<Status>,
     connected: bool,
 }
 
@@ -198,22 +195,26 @@ impl Tail {
     }
 
     fn frame(&mut self, frame: &Frame) -> anyhow::Result<()> {
-        let told: serde_json::Value = match frame.event.as_str() {
-            "stream.gap" | "stream.end" => serde_json::from_str(&frame.data).unwrap_or_default(),
+        match frame.event.as_str() {
+            "stream.gap" | "stream.end" => {}
             _ if frame.event.starts_with("stream.") => return Ok(()),
             // What came before this reader connected is not an event of its own; the durable event will contain it all.
             event if self.json && action(event) == "snapshot" => return Ok(()),
             _ if self.json => return Ok(print(&json_line(frame))?),
             _ => return Ok(print(&self.view.frame(frame))?),
-        };
+        }
         print(&self.view.break_line())?;
         if frame.event == "stream.gap" {
-            let (after, first) = (plain(&told["requested_after"]), plain(&told["first_seq"]));
-            say(format!("retention removed events after {after}; continuing with {first}"));
+            let StreamGap { requested_after, first_seq } = serde_json::from_str(&frame.data)?;
+            let first = first_seq.map_or_else(|| "what is left".to_owned(), |seq| seq.to_string());
+            say(format!(
+                "retention removed events after {}; continuing with {first}",
+                clean(&requested_after.to_string())
+            ));
         } else {
-            let status = told["status"].as_str().unwrap_or_default();
-            say(format!("the run ended: {} ({} events)", clean(status), plain(&told["last_seq"])));
-            self.status = Some(status.to_owned());
+            let StreamEnd { status, last_seq } = serde_json::from_str(&frame.data)?;
+            say(format!("the run ended: {} ({last_seq} events)", status.as_str()));
+            self.status = Some(status);
         }
         Ok(())
     }

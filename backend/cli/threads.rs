@@ -3,15 +3,16 @@
 use std::process::ExitCode;
 
 use comfy_table::{Attribute, Cell, ColumnConstraint, Table, presets};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{
     connection::Connection,
-    render::{between, clean, duration, print, say},
+    render::{between, clean, duration, json_lines, print, say},
 };
 use crate::{
     clock::Clock,
     domain::{id::Title, limits::PAGE_ROWS_MAX},
+    wire::threads::{Thread, ThreadList},
 };
 
 /// List the newest threads: conversations, and what else shares state between runs
@@ -38,29 +39,25 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let search = args.search.as_ref().map(|text| ("q", text.to_string()));
     let query: Vec<_> = search.into_iter().chain([("limit", args.limit.to_string())]).collect();
-    let page: Value = args.connection.client()?.get(&["threads"], &query).await?;
-    let threads = page["threads"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let answer: Box<RawValue> = args.connection.client()?.get(&["threads"], &query).await?;
+    let page: ThreadList = serde_json::from_str(answer.get())?;
     if args.json {
-        print(&threads.iter().fold(String::new(), |lines, thread| lines + &thread.to_string() + "\n"))?;
-    } else if threads.is_empty() {
+        print(&json_lines(&answer, "threads")?)?;
+    } else if page.threads.is_empty() {
         say("no threads");
     } else {
-        print(&table(threads, &Clock::System.now().to_rfc3339()))?;
+        print(&table(&page.threads, &Clock::System.now().to_rfc3339()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(threads: &[Value], now: &str) -> String {
+fn table(threads: &[Thread], now: &str) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).enforce_styling();
     table.set_header(["THREAD", "CREATED", "LAST USED"].map(|name| Cell::new(name).add_attribute(Attribute::Dim)));
     for thread in threads {
-        let age = |name: &str| {
-            let age = thread[name].as_str().and_then(|at| between(at, now));
-            age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()
-        };
-        let id = clean(thread["thread_id"].as_str().unwrap_or_default());
-        table.add_row([id, age("created_at"), age("updated_at")]);
+        let age = |at: &str| between(at, now).map(|age| format!("{} ago", duration(age))).unwrap_or_default();
+        table.add_row([clean(&thread.thread_id), age(&thread.created_at), age(&thread.updated_at)]);
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2)).set_constraint(ColumnConstraint::ContentWidth);
@@ -76,8 +73,10 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_each_thread_and_no_control_characters() {
-        let thread = json!({"thread_id": "web_ann\u{1b}[2J", "created_at": "2025-11-13T01:00:00Z",
-            "updated_at": "2025-11-13T01:59:00Z"});
+        let thread = json!({"thread_id": "web_ann\u{1b}[2J", "owner_id": "00", "metadata": {}, "ttl_s": null,
+            "latest_checkpoint_id": null, "created_at": "2025-11-13T01:00:00Z", "updated_at": "2025-11-13T01:59:00Z",
+            "expires_at": null, "stream_url": "/"});
+        let thread = serde_json::from_value(thread).unwrap();
         let table = anstream::adapter::strip_str(&table(&[thread], "2025-11-13T02:00:00Z")).to_string();
         assert_eq!(table, "THREAD   CREATED       LAST USED     \nweb_ann  1 h 00 m ago  1 m 00 s ago\n");
     }

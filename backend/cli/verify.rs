@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use serde::Deserialize;
-use serde_json::Value;
-
 use super::{
     connection::Connection,
     exit::FAILED,
     render::{clean, print, say},
     run_arg::RunArg,
 };
-use crate::{config::DataArgs, domain::artifact::Hash};
+use crate::{
+    config::DataArgs,
+    domain::artifact::Hash,
+    wire::verification::{Verification, VerificationState},
+};
 
 mod all;
 
@@ -48,54 +49,36 @@ pub(super) struct Args {
     data: DataArgs,
 }
 
-/// What of a server's answer is needed to go on.
-#[derive(Deserialize)]
-struct Answer {
-    state: String,
-    checked_to: i64,
-    last_seq: i64,
-    covered_from: Option<i64>,
-    head: Option<String>,
-    faults: Vec<NamedFault>,
-    seal: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct NamedFault {
-    seq: i64,
-    detail: String,
-}
-
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(run) = args.run else { return all::run(&args).await };
     let client = args.connection.client()?;
     let run = run.resolve(&client).await?;
     let (id, mut after, mut covered_from) = (run.to_string(), 0, None);
-    let (answer, mut text) = loop {
-        let text: Value = client.get(&["runs", &id, "verify"], &[("after", after.to_string())]).await?;
-        let answer: Answer = serde_json::from_value(text.clone())?;
+    let mut answer = loop {
+        let answer: Verification = client.get(&["runs", &id, "verify"], &[("after", after.to_string())]).await?;
         covered_from = covered_from.or(answer.covered_from);
-        if answer.state != "partial" {
-            break (answer, text);
+        if answer.state != VerificationState::Partial {
+            break answer;
         }
         after = answer.checked_to;
     };
+    // What it is of the whole log.
+    answer.covered_from = covered_from;
     if args.json {
-        text["covered_from"] = covered_from.into();
-        print(&format!("{text}\n"))?;
+        print(&format!("{}\n", serde_json::to_string(&answer)?))?;
     } else {
-        show(&id, &answer, covered_from)?;
+        show(&id, &answer)?;
     }
-    Ok(ExitCode::from(if answer.state == "altered" { FAILED } else { 0 }))
+    Ok(ExitCode::from(if answer.state == VerificationState::Altered { FAILED } else { 0 }))
 }
 
-fn show(run: &str, answer: &Answer, covered_from: Option<i64>) -> anyhow::Result<()> {
+fn show(run: &str, answer: &Verification) -> anyhow::Result<()> {
     for fault in &answer.faults {
         print(&format!("{run} seq {}: {}\n", fault.seq, clean(&fault.detail)))?;
     }
     let (last, head) = (answer.last_seq, answer.head.as_deref().unwrap_or("none"));
-    match (answer.state.as_str(), covered_from) {
-        ("altered", _) => say(format!("run {run} is not as it was written")),
+    match (answer.state, answer.covered_from) {
+        (VerificationState::Altered, _) => say(format!("run {run} is not as it was written")),
         (_, None) => say(format!("run {run} is older than the chain: its {last} events are not covered")),
         (_, Some(1)) => say(format!("run {run} is as it was written: {last} events, head {head}")),
         (_, Some(from)) => {
@@ -103,10 +86,8 @@ fn show(run: &str, answer: &Answer, covered_from: Option<i64>) -> anyhow::Result
         }
     }
     if let Some(seal) = &answer.seal {
-        let (number, seq) = (&seal["number"], &seal["last_seq"]);
-        let by =
-            seal["key"].as_str().map_or_else(|| "not signed".to_owned(), |key| format!("signed by {}", clean(key)));
-        say(format!("seal {number} names it at seq {seq}, {by}"));
+        let by = seal.key.as_ref().map_or_else(|| "not signed".to_owned(), |key| format!("signed by {}", clean(key)));
+        say(format!("seal {} names it at seq {}, {by}", seal.number, seal.last_seq));
     }
     Ok(())
 }

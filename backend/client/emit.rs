@@ -4,38 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Client, Error, REQUEST_WAIT_MAX};
-use crate::domain::event::EventType;
-
-/// What the server stored, reported after its commit.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Ack {
-    /// Seq of the first and the last durable event; `None` when all were ephemeral.
-    pub first_seq: Option<i64>,
-    pub last_seq: Option<i64>,
-    /// One entry for each event sent, in their order.
-    pub events: Vec<AckEvent>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct AckEvent {
-    /// `None` for an ephemeral event, which is not in the log.
-    pub seq: Option<i64>,
-    #[serde(default)]
-    pub event_id: Option<String>,
-    /// This `event_id` was stored before; `seq` is the one it got then.
-    #[serde(default)]
-    pub duplicate: bool,
-}
+use crate::{domain::event::EventType, wire::events::EmitReply};
 
 impl Client {
     /// Emits events in one request and one try: all of them are stored, or none.
     ///
     /// After [`Kind::Unreachable`](super::Kind::Unreachable) it is unknown which.
-    pub async fn emit(&self, run_id: &str, events: &[Value]) -> Result<Ack, Error> {
+    pub async fn emit(&self, run_id: &str, events: &[Value]) -> Result<EmitReply, Error> {
         self.post_events(run_id, ndjson(events)?, REQUEST_WAIT_MAX).await
     }
 
@@ -44,7 +22,12 @@ impl Client {
     /// Every event needs an `event_id`, which makes a retry harmless, or is a `.delta`, which is never stored;
     /// otherwise [`Kind::Unusable`](super::Kind::Unusable) and nothing is sent. A refusal is final. After `patience`,
     /// the error is the last one met.
-    pub async fn emit_until_stored(&self, run_id: &str, events: &[Value], patience: Duration) -> Result<Ack, Error> {
+    pub async fn emit_until_stored(
+        &self,
+        run_id: &str,
+        events: &[Value],
+        patience: Duration,
+    ) -> Result<EmitReply, Error> {
         if let Some(at) = events.iter().position(|event| !is_repeatable(event)) {
             return Err(Error::unusable(format!("event {} has no event_id, so it cannot be retried", at + 1)));
         }
@@ -52,11 +35,16 @@ impl Client {
     }
 
     /// Like [`Self::emit_until_stored`] for lines of JSON that are sent verbatim; the caller vouches for their ids.
-    pub async fn emit_ndjson_until_stored(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Ack, Error> {
+    pub async fn emit_ndjson_until_stored(
+        &self,
+        run_id: &str,
+        lines: Bytes,
+        patience: Duration,
+    ) -> Result<EmitReply, Error> {
         self.insist(patience, |wait_max| self.post_events(run_id, lines.clone(), wait_max)).await
     }
 
-    async fn post_events(&self, run_id: &str, lines: Bytes, wait_max: Duration) -> Result<Ack, Error> {
+    async fn post_events(&self, run_id: &str, lines: Bytes, wait_max: Duration) -> Result<EmitReply, Error> {
         let url = self.at(&["runs", run_id, "events"]);
         let request = self.http.post(url).header(CONTENT_TYPE, "application/x-ndjson").body(lines).timeout(wait_max);
         let response = self.answer(request).await?;

@@ -32,14 +32,21 @@ mod tests;
 pub use self::error::{describe, parse_retry_after};
 use self::pace::{Pace, Retries, SystemPace};
 pub use self::{
-    emit::{Ack, AckEvent},
     error::{Error, Kind},
     export::{Imported, RunLines},
     follow::{Follow, Frame, Notice},
     probe::{Arrival, StreamProbe},
 };
 
-use crate::domain::limits::HEAD_MS_MAX;
+use crate::{
+    domain::{id::Title, limits::HEAD_MS_MAX},
+    wire::{
+        events::EventPage,
+        health::Health,
+        messages::MessageOutcome,
+        runs::{Cancel, CreateRun, Resume, Run, RunList},
+    },
+};
 
 /// Longest wait for a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -102,47 +109,44 @@ impl Client {
         is_loopback(&self.base)
     }
 
-    /// Creates a run, or finds the one that the same body created before or that has its `external_id`; returns the run.
-    pub async fn create_run(&self, body: &Value) -> Result<Value, Error> {
-        let request = match body["external_id"].as_str() {
-            Some(id) => self.http.put(self.at(&["runs", "by-external-id", id])),
+    /// Creates a run, or finds the one that the same request created before or that has its `external_id`.
+    pub async fn create_run(&self, new: &CreateRun) -> Result<Run, Error> {
+        let request = match &new.external_id {
+            Some(id) => self.http.put(self.at(&["runs", "by-external-id", id.as_str()])),
             None => self.http.post(self.at(&["runs"])),
         };
-        self.json(request.json(body)).await
+        self.json(request.json(new)).await
     }
 
     /// One run.
-    pub async fn run(&self, run_id: &str) -> Result<Value, Error> {
+    pub async fn run(&self, run_id: &str) -> Result<Run, Error> {
         self.json(self.http.get(self.at(&["runs", run_id]))).await
     }
 
-    /// A page of runs, newest first: `{runs, next_cursor}`. `query` takes the filters of the contract.
-    pub async fn runs(&self, query: &[(&str, String)]) -> Result<Value, Error> {
+    /// A page of runs, newest first. `query` takes the filters of the contract.
+    pub async fn runs(&self, query: &[(&str, String)]) -> Result<RunList, Error> {
         self.json(self.http.get(self.at(&["runs"])).query(query)).await
     }
 
-    /// A page of a run's events: `{events, next_after, last_id, last_seq, has_more}`. `after` is the `last_id` of the
-    /// page before, or `0`.
-    pub async fn events_page(&self, run_id: &str, after: &str, limit: i64) -> Result<Value, Error> {
-        let url = self.at(&["runs", run_id, "events"]);
-        self.json(self.http.get(url).query(&[("after", after), ("limit", &limit.to_string())])).await
+    /// A page of a run's events. `query` takes the parameters of the contract; `after` is the `last_id` of the page
+    /// before.
+    pub async fn events_page(&self, run_id: &str, query: &[(&str, &str)]) -> Result<EventPage, Error> {
+        self.json(self.http.get(self.at(&["runs", run_id, "events"])).query(query)).await
     }
 
-    /// Requests a run's cancellation; returns the server's answer to the request, which is not the end yet.
-    pub async fn cancel(&self, run_id: &str, reason: Option<&str>) -> Result<Value, Error> {
-        let body = reason.map_or_else(|| serde_json::json!({}), |reason| serde_json::json!({ "reason": reason }));
-        self.json(self.http.post(self.at(&["runs", run_id, "cancel"])).json(&body)).await
+    /// Requests the cancellation of a run and of all below it; returns the run, which may not have ended yet.
+    pub async fn cancel(&self, run_id: &str, reason: Option<Title>) -> Result<Run, Error> {
+        self.post(&["runs", run_id, "cancel"], &Cancel { reason }).await
     }
 
-    /// Answers an interrupt: `{interrupt_id, decision, value}`; returns the run.
-    pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<Value, Error> {
-        self.json(self.http.post(self.at(&["runs", run_id, "resume"])).json(answer)).await
+    /// Answers an interrupt; returns the run.
+    pub async fn resume(&self, run_id: &str, answer: &Resume) -> Result<Run, Error> {
+        self.post(&["runs", run_id, "resume"], answer).await
     }
 
-    /// Sends a message to a channel; returns its outcome. One try: sent again it is a second message, unless it has a
-    /// `message_id`.
-    pub async fn message(&self, channel: &str, message: &Value) -> Result<Value, Error> {
-        self.json(self.http.post(self.at(&["channels", channel, "messages"])).json(message)).await
+    /// Sends a message to a channel. One try: sent again it is a second message, unless it has a `message_id`.
+    pub async fn message(&self, channel: &str, message: &Value) -> Result<MessageOutcome, Error> {
+        self.post(&["channels", channel, "messages"], message).await
     }
 
     /// Whether the server reports that it is ready. Every error counts as a no.
@@ -152,9 +156,9 @@ impl Client {
         answer.is_ok_and(|response| response.status() == StatusCode::OK)
     }
 
-    /// The JSON at a path of the server, such as `/api/runs?limit=1`.
-    pub async fn get_json(&self, path: &str) -> Result<Value, Error> {
-        self.json(self.http.get(self.join(path)?)).await
+    /// Whether the server is alive, and its version.
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.json(self.http.get(self.join("/livez")?)).await
     }
 
     /// Gets what is below `/api` at these segments; they are escaped. Parsed directly, without a [`Value`] in between.

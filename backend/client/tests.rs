@@ -8,8 +8,9 @@ use std::{
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use self::fake::{Answer, Fake};
+use self::fake::{Answer, Fake, RUN, sample_run};
 use super::{Client, Follow, Kind, Notice, pace::Pace};
+use crate::{domain::id::Title, wire::runs::CreateRun};
 
 mod emitting;
 mod fake;
@@ -61,7 +62,11 @@ async fn a_refusal_keeps_the_members_of_the_problem() {
     let problem = json!({"type": "about:blank", "title": "Conflict", "status": 409, "code": "run_exists",
         "detail": "this run exists with other content", "hint": "choose another run_id", "field": "run_id"});
     let mut fake = Fake::start([Answer::problem(409, "Conflict", &problem)]).await;
-    let error = client_of(&fake).0.create_run(&json!({"title": "x"})).await.unwrap_err();
+    let error = client_of(&fake)
+        .0
+        .create_run(&CreateRun { title: Some(Title::trusted("x")), ..CreateRun::default() })
+        .await
+        .unwrap_err();
     assert_eq!((error.kind, error.status), (Kind::Invalid, Some(409)));
     assert_eq!(error.code.as_deref(), Some("run_exists"));
     assert_eq!(error.hint.as_deref(), Some("choose another run_id"));
@@ -70,16 +75,18 @@ async fn a_refusal_keeps_the_members_of_the_problem() {
     let request = fake.request().await;
     assert!(request.starts_with("POST /api/runs HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("authorization: Bearer rr_secret\r\n"), "{request}");
-    assert!(request.ends_with("\r\n\r\n{\"title\":\"x\"}"), "{request}");
+    let body: serde_json::Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((&body["title"], &body["agent"]), (&json!("x"), &json!(null)));
 }
 
 #[tokio::test]
 async fn an_id_cannot_leave_its_place_in_the_path() {
-    let mut fake = Fake::start([Answer::json(&json!({})), Answer::json(&json!({}))]).await;
+    let page = json!({"events": [], "next_after": 7, "last_id": "7", "last_seq": 7, "has_more": false});
+    let mut fake = Fake::start([Answer::json(&sample_run()), Answer::json(&page)]).await;
     let client = client_of(&fake).0;
-    client.run("../../readyz?x#y").await.unwrap();
+    assert_eq!(client.run("../../readyz?x#y").await.unwrap().run_id.to_string(), RUN);
     assert!(fake.request().await.starts_with("GET /api/runs/..%2F..%2Freadyz%3Fx%23y HTTP/1.1\r\n"));
-    client.events_page("r", "7", 50).await.unwrap();
+    client.events_page("r", &[("after", "7"), ("limit", "50")]).await.unwrap();
     assert!(fake.request().await.starts_with("GET /api/runs/r/events?after=7&limit=50 HTTP/1.1\r\n"));
 }
 
@@ -99,7 +106,7 @@ async fn a_server_that_is_not_there_is_unreachable_and_not_ready() {
 async fn a_redirect_is_not_followed_because_the_token_was_not_meant_for_its_target() {
     let head = "HTTP/1.1 307 Temporary Redirect\r\nlocation: https://other.example/\r\n";
     let mut fake = Fake::start([Answer::Close(format!("{head}content-length: 0\r\n\r\n").into_bytes())]).await;
-    let error = client_of(&fake).0.get_json("/api/runs").await.unwrap_err();
+    let error = client_of(&fake).0.runs(&[]).await.unwrap_err();
     assert_eq!((error.kind, error.status), (Kind::Unexpected, Some(307)));
     assert!(error.hint.unwrap().contains("https://other.example/"));
     fake.request().await;
@@ -108,7 +115,7 @@ async fn a_redirect_is_not_followed_because_the_token_was_not_meant_for_its_targ
 #[tokio::test]
 async fn a_page_of_somebody_else_is_said_to_be_unexpected() {
     let fake = Fake::start([Answer::close("text/html", "<h1>hello</h1>")]).await;
-    assert_eq!(client_of(&fake).0.get_json("/api/runs").await.unwrap_err().kind, Kind::Unexpected);
+    assert_eq!(client_of(&fake).0.runs(&[]).await.unwrap_err().kind, Kind::Unexpected);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::{
         splice::ReadPosition,
     },
     timeline::{follow::StreamItem, open::OpenText},
+    wire::frames::{StreamEnd, StreamGap},
 };
 
 /// Writes stream items as frames, a chunk at a time. In a feed it advances the cursor that is each frame's id.
@@ -116,22 +117,16 @@ impl Sse {
                 control(chunk, &self.prefix, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
             }
             StreamItem::Gap { requested_after, first_seq } => {
-                let requested_after =
-                    requested_after.parse::<i64>().map_or_else(|_| json!(requested_after), |seq| json!(seq));
-                control(
-                    chunk,
-                    &self.prefix,
-                    "stream.gap",
-                    &json!({ "requested_after": requested_after, "first_seq": first_seq }),
-                );
+                let gap = StreamGap { requested_after: requested_after.as_str().into(), first_seq: *first_seq };
+                control(chunk, &self.prefix, "stream.gap", &gap);
             }
             StreamItem::Stalled(stall) => {
                 let Stall { context, last_seq, is_stalled } = &**stall;
                 let data = json!({ "run_id": context.run_id, "stalled": is_stalled, "last_seq": last_seq });
                 control(chunk, &self.prefix, "stream.stalled", &data);
             }
-            StreamItem::End { status, last_seq } => {
-                control(chunk, &self.prefix, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
+            &StreamItem::End { status, last_seq } => {
+                control(chunk, &self.prefix, "stream.end", &StreamEnd { status, last_seq });
             }
             StreamItem::Reset => {
                 chunk.put_slice(format!("retry: {}\n", self.retry_ms).as_bytes());

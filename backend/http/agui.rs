@@ -12,7 +12,6 @@ use super::{
     extract::{Body, Caller, Query, Trace},
     handler::routes,
     interrupts::answerable,
-    model::CreateRun,
     problem::{Code, Problem},
     replies, runs,
     stream::{Refused, jitter, last_id, place},
@@ -47,6 +46,7 @@ use crate::{
         follow::StreamOptions,
         resume::{Begin, Resumed},
     },
+    wire::runs::CreateRun,
 };
 
 /// Questions that a refusal names.

@@ -15,7 +15,6 @@ use super::{
     chats::{decide, follow, place},
     extract::{Body, Caller, Query, Trace},
     handler::routes,
-    model::CreateRun,
     problem::{Code, Problem},
     runs,
     stream::jitter,
@@ -46,6 +45,7 @@ use crate::{
     },
     paced::Outflow,
     store::runs::{RunRecord, filter::RunFilter},
+    wire::runs::CreateRun,
 };
 
 /// The routes of this file.

@@ -44,6 +44,7 @@ use crate::{
             inbound::{ChannelName, check_text},
         },
     },
+    wire::messages::{MessageOutcome, Outcome},
 };
 
 /// The header in which Telegram sends the secret of the webhook.
@@ -81,69 +82,29 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(telegram))
 }
 
-/// What became of a message.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Outcome {
-    Accepted,
-    Filtered,
-    /// It was taken and could not be routed yet; it will be, without being sent again.
-    Queued,
-}
-
-/// What became of a message, and where to follow it.
-#[derive(Debug, Serialize, ToSchema)]
-struct MessageOutcome {
-    outcome: Outcome,
-    /// Why it started no run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Reason>,
-    /// The agent's run; for a duplicate, the run that the first delivery started, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run_id: Option<uuid::Uuid>,
-    /// The run whose timeline shows how the message was routed.
-    router_run_id: uuid::Uuid,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thread_id: Option<String>,
-    /// Where to follow the agent's run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_url: Option<String>,
-    /// With `wait`: how the agent's run stands now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-    /// With `wait`: the answer; null when there is none (yet).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    response: Option<Value>,
-}
-
-impl MessageOutcome {
-    /// Without the members that a `wait` adds.
-    fn of(receipt: &Receipt) -> Self {
-        let mut told = Self {
-            outcome: Outcome::Queued,
-            reason: receipt.is_duplicate.then_some(Reason::Duplicate),
-            run_id: None,
-            router_run_id: receipt.router_run_id.uuid(),
-            session_id: None,
-            thread_id: None,
-            stream_url: None,
-            status: None,
-            response: None,
-        };
-        let Some(outcome) = &receipt.outcome else { return told };
-        told.reason = told.reason.or(outcome.reason());
-        told.outcome = if told.reason.is_some() { Outcome::Filtered } else { Outcome::Accepted };
-        if let Routed::Accepted { run_id, session_id, thread_id, .. } = outcome {
-            told.run_id = Some(run_id.uuid());
-            told.session_id = Some(session_id.to_string());
-            told.thread_id = Some(thread_id.to_string());
-            told.stream_url = Some(format!("/api/stream/runs/{run_id}"));
-        }
-        told
+/// What became of a message, without the members that a `wait` adds.
+fn outcome_of(receipt: &Receipt) -> MessageOutcome {
+    let mut told = MessageOutcome {
+        outcome: Outcome::Queued,
+        reason: receipt.is_duplicate.then_some(Reason::Duplicate),
+        run_id: None,
+        router_run_id: receipt.router_run_id.uuid(),
+        session_id: None,
+        thread_id: None,
+        stream_url: None,
+        status: None,
+        response: None,
+    };
+    let Some(outcome) = &receipt.outcome else { return told };
+    told.reason = told.reason.or(outcome.reason());
+    told.outcome = if told.reason.is_some() { Outcome::Filtered } else { Outcome::Accepted };
+    if let Routed::Accepted { run_id, session_id, thread_id, .. } = outcome {
+        told.run_id = Some(run_id.uuid());
+        told.session_id = Some(session_id.to_string());
+        told.thread_id = Some(thread_id.to_string());
+        told.stream_url = Some(format!("/api/stream/runs/{run_id}"));
     }
+    told
 }
 
 /// Send a message to an agent.
@@ -180,7 +141,7 @@ async fn post(
         let detail = format!("the message cannot be routed; the run {} has the reason", receipt.router_run_id);
         return Err(Problem::new(Code::Internal, detail).hint("send it as a new message"));
     }
-    let mut outcome = MessageOutcome::of(&receipt);
+    let mut outcome = outcome_of(&receipt);
     match receipt.outcome {
         Some(Routed::Accepted { run_id, .. }) if wait => {
             let (status, response) = waited(&server, owner, run_id).await?;

@@ -20,13 +20,13 @@ use super::{
     body::{AtMost, misread},
     extract::{Body, Caller, Query, RunPath},
     handler::routes,
-    index::{self, EventIndex, EventPage},
+    index::{self, EventIndex},
     problem::{Code, Problem, invalid_event},
     replies,
 };
 use crate::{
     domain::{
-        context::{Role, RunContext},
+        context::RunContext,
         cursor::RunCursor,
         event::{EventKind, EventType, NewEvent, TypeFilter},
         history::Tag,
@@ -45,6 +45,7 @@ use crate::{
         replica::{Readers, Wanted},
     },
     timeline::{emit::EmitError, resume::check_current},
+    wire::events::{EmitReply, EmitReplyEvent, EventPage, RunEvent},
 };
 
 /// The routes of this file.
@@ -75,25 +76,6 @@ struct EmitEvent {
     role: Option<String>,
     /// If given, must be the run's own.
     agent: Option<String>,
-}
-
-/// What was stored.
-#[derive(Debug, Serialize, ToSchema)]
-struct EmitReply {
-    /// The smallest and largest seq among `events`; null when all were ephemeral.
-    first_seq: Option<i64>,
-    last_seq: Option<i64>,
-    /// One entry per event, in the order they were sent.
-    events: Vec<EmitReplyEvent>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct EmitReplyEvent {
-    /// Null for an ephemeral event.
-    seq: Option<i64>,
-    event_id: Option<String>,
-    /// The run already held an event with this `event_id`; `seq` is that one's.
-    duplicate: bool,
 }
 
 /// Emit events, all or none.
@@ -224,29 +206,6 @@ fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Proble
     cut.filter(|_| within).ok_or_else(|| invalid_event(index, "at", "must be a time between the years 1970 and 9999"))
 }
 
-/// The envelope of an event: the same bytes in the table, on this page and in every stream.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct RunEvent {
-    run_id: uuid::Uuid,
-    /// 1, 2, 3 … without a gap; null for an ephemeral event (`.delta`).
-    seq: Option<i64>,
-    #[serde(rename = "type")]
-    event_type: String,
-    role: Role,
-    agent: Option<String>,
-    owner_id: String,
-    #[schema(nullable = false)]
-    span_id: Option<String>,
-    #[schema(nullable = false)]
-    parent_span_id: Option<String>,
-    #[schema(nullable = false)]
-    event_id: Option<String>,
-    /// RFC 3339, UTC, microseconds.
-    at: String,
-    #[schema(value_type = serde_json::Value)]
-    payload: Json,
-}
-
 /// What the route of events returns.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
@@ -301,7 +260,7 @@ async fn page(
         return Ok(ndjson(server.readers.clone(), (owner, room), run, (after, page.history), filter));
     }
     let (last, end) = (page.last_seq, page.events.last().map_or(after, |(place, _)| place.seq));
-    let page = EventPage::of(&context, page, (cursor, &histories), end < last, |kind| filter.admits(kind));
+    let page = index::page_of(&context, page, (cursor, &histories), end < last, |kind| filter.admits(kind));
     Ok(Reply(page).into_response())
 }
 

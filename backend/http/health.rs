@@ -6,37 +6,24 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{Server, handler::routes};
+use crate::wire::health::Health;
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(metrics))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct Health {
-    /// `ok`, `draining` or `unavailable`.
-    status: &'static str,
-    version: &'static str,
-    /// Why no event can be stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-impl Health {
-    fn of(status: &'static str) -> Reply<Self> {
-        Reply(Self { status, version: env!("CARGO_PKG_VERSION"), reason: None })
-    }
+fn health(status: &str) -> Health {
+    Health { status: status.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), reason: None }
 }
 
 /// Whether the process is alive.
 #[utoipa::path(get, operation_id = "get_livez", path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "The process is alive")))]
 async fn livez() -> Reply<Health> {
-    Health::of("ok")
+    Reply(health("ok"))
 }
 
 /// Whether the server is ready: an event sent now would be stored, and no shutdown is in progress.
@@ -46,12 +33,12 @@ async fn livez() -> Reply<Health> {
     (status = 503, body = Health, description = "Not ready")))]
 async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
     if server.leaving.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, Health::of("draining"));
+        return (StatusCode::SERVICE_UNAVAILABLE, Reply(health("draining")));
     }
     match server.timeline.ready().await {
-        Ok(()) => (StatusCode::OK, Health::of("ok")),
+        Ok(()) => (StatusCode::OK, Reply(health("ok"))),
         Err(unready) => {
-            let health = Health { reason: Some(unready.to_string()), ..Health::of("unavailable").0 };
+            let health = Health { reason: Some(unready.to_string()), ..health("unavailable") };
             (StatusCode::SERVICE_UNAVAILABLE, Reply(health))
         }
     }

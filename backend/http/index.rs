@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 use super::{
     Server,
     compression::accepts,
-    events::RunEvent,
     extract::Query,
     problem::{Code, Problem},
 };
@@ -34,41 +33,26 @@ use crate::{
     },
     store::{events::RunPage, replica::Wanted},
     timeline::resume::check_current,
+    wire::events::EventPage,
 };
 
-/// A page of a run's events.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct EventPage {
-    #[schema(value_type = Vec<RunEvent>)]
-    events: Vec<Json>,
-    /// The seq of the last event of the page.
-    next_after: i64,
-    /// Its id in the run's stream: send it back as `after` for the next page, or to follow the run from here.
-    last_id: String,
-    last_seq: i64,
-    /// Whether there is a next page; this one may hold fewer events than were asked for.
+/// A page of a run for a reader at a cursor.
+pub(super) fn page_of(
+    context: &Arc<RunContext>,
+    page: RunPage,
+    (cursor, histories): (RunCursor, &Histories),
     has_more: bool,
-}
-
-impl EventPage {
-    /// A page of a run for a reader at a cursor.
-    pub(super) fn of(
-        context: &Arc<RunContext>,
-        page: RunPage,
-        (cursor, histories): (RunCursor, &Histories),
-        has_more: bool,
-        admits: impl Fn(&EventType) -> bool,
-    ) -> Self {
-        let last_id = page.events.last().map_or(cursor, |(place, _)| id_of(*place, histories));
-        let wanted = page.events.into_iter().filter(|(_, event)| admits(&event.event_type));
-        let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());
-        Self {
-            events: frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect(),
-            next_after: last_id.seq.get(),
-            last_id: last_id.to_string(),
-            last_seq: page.last_seq.get(),
-            has_more,
-        }
+    admits: impl Fn(&EventType) -> bool,
+) -> EventPage {
+    let last_id = page.events.last().map_or(cursor, |(place, _)| id_of(*place, histories));
+    let wanted = page.events.into_iter().filter(|(_, event)| admits(&event.event_type));
+    let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());
+    EventPage {
+        events: frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect(),
+        next_after: last_id.seq.get(),
+        last_id: last_id.to_string(),
+        last_seq: page.last_seq.get(),
+        has_more,
     }
 }
 
@@ -228,7 +212,7 @@ pub(super) async fn picked(server: &Server, owner: &OwnerId, run: RunId, query: 
     let page = server.readers.page(owner, run, wanted).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     let has_more = !page.complete && page.events.len() < seqs.len();
-    Ok(Reply(EventPage::of(&context, page, (RunCursor::default(), &histories), has_more, |_| true)).into_response())
+    Ok(Reply(page_of(&context, page, (RunCursor::default(), &histories), has_more, |_| true)).into_response())
 }
 
 /// Numbers and ranges, each seq once.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json as Reply, extract::State, http::StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -11,42 +11,28 @@ use super::{
     Server,
     extract::{Body, Caller, Query, RunPath},
     handler::routes,
-    model::Run,
     page::next_cursor,
     problem::{Code, Problem},
+    runs::shown,
 };
 use crate::{
     domain::{
         context::{Role, RunContext},
         event::timestamp,
         id::RunId,
-        id::SpanId,
-        interrupt::{Answer, Decision},
+        interrupt::Answer,
         json::Json,
         principal::{OwnerId, Scope},
         run::Status,
     },
     store::interrupts::{InterruptKey, ListedInterrupt},
     timeline::interrupts::AnswerError,
+    wire::runs::{Resume, Run},
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(resume)).routes(routes!(list))
-}
-
-/// An answer to an interrupt.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Resume {
-    /// The `span_id` of the `interrupt.requested` event.
-    #[schema(value_type = String)]
-    interrupt_id: SpanId,
-    /// `approve`, `reject` or `respond`; the others are set by the server.
-    decision: Decision,
-    /// Any JSON of at most 64 KiB.
-    #[schema(value_type = Option<serde_json::Value>)]
-    value: Option<Json>,
 }
 
 /// Answer an interrupt; the run continues from the checkpoint it waited at.
@@ -74,7 +60,7 @@ async fn resume(
     if context.owner_id != *asker {
         record.conceal();
     }
-    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+    Ok((StatusCode::ACCEPTED, Reply(shown(record, timeline.clock().now()))))
 }
 
 /// A question that nobody has answered.

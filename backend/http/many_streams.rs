@@ -40,6 +40,7 @@ use crate::{
     },
     paced::Outflow,
     timeline::{follow::StreamItem, resume::Resumed},
+    wire::frames::StreamEnd,
 };
 
 /// What changes the list of open interrupts.
@@ -239,7 +240,7 @@ async fn follow(server: Server, caller: Arc<Caller>, wanted: Wanted, output: Out
     let last = match Box::pin(resumed).await {
         Err(problem) => sse::control_of(&name, "stream.failed", &problem),
         Ok(Resumed::Ended { status, last_seq }) => {
-            sse::control_of(&name, "stream.end", &serde_json::json!({ "status": status, "last_seq": last_seq }))
+            sse::control_of(&name, "stream.end", &StreamEnd { status, last_seq })
         }
         Ok(Resumed::Stream(mut follower)) => {
             let retry_ms = jitter(&server, DRAINED_RETRY_MS);

@@ -28,7 +28,6 @@ mod index;
 mod interrupts;
 mod lasting;
 mod many_streams;
-mod model;
 mod openapi;
 mod outputs;
 mod page;

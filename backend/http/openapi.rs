@@ -7,14 +7,15 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
-use super::{Server, events, index, problem};
+use super::{Server, index, problem};
+use crate::wire::events::RunEvent;
 
 /// What is not derived from the handlers.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Runreel", description = "A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.",
          license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    components(schemas(problem::Problem, problem::Code, events::RunEvent, index::EventRow)),
+    components(schemas(problem::Problem, problem::Code, RunEvent, index::EventRow)),
     tags((name = "runs", description = "Runs and their state"), (name = "events", description = "The log"),
          (name = "streams", description = "The log, live (`text/event-stream`)"), (name = "operations", description = "Health and metrics")))]
 struct Document;

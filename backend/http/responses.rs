@@ -20,7 +20,6 @@ use super::{
     extract::{Body, Caller, Query, Trace},
     handler::routes,
     lasting::Lasting,
-    model::CreateRun,
     outputs::{self, Unasked},
     problem::{Code, Problem},
     runs,
@@ -48,6 +47,7 @@ use crate::{
     paced::Outflow,
     quota::Share,
     store::runs::RunRecord,
+    wire::runs::CreateRun,
 };
 
 /// The routes of this file.

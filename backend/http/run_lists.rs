@@ -12,9 +12,9 @@ use super::{
     Server,
     extract::{Caller, Query},
     handler::routes,
-    model::Run,
     page::{RunPlace, next_cursor},
     problem::{Code, Problem},
+    runs::shown,
 };
 use crate::{
     domain::{
@@ -34,6 +34,7 @@ use crate::{
         },
         search::Searched,
     },
+    wire::runs::{Run, RunList, SearchState},
 };
 
 /// The routes of this file.
@@ -41,32 +42,9 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(histogram))
 }
 
-/// How far the search index was.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct SearchState {
-    /// Whatever was committed before was searched; null while the index of an older log is filled.
-    up_to: Option<String>,
-    /// Milliseconds from then to now; 0 when nothing was left to index.
-    lag_ms: Option<i64>,
-}
-
-impl SearchState {
-    fn of(searched: Searched, now: DateTime<Utc>) -> Self {
-        let lag_ms = searched.up_to.map(|up_to| (now - up_to).num_milliseconds().max(0));
-        Self { up_to: searched.up_to.map(timestamp), lag_ms }
-    }
-}
-
-/// A page of runs.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct RunList {
-    runs: Vec<Run>,
-    /// Send it back as `cursor` for the next page; null on the last.
-    next_cursor: Option<String>,
-    /// Follow `/api/stream/runs?after=` from here to miss nothing that this page does not show.
-    stream_cursor: String,
-    /// How far the search was, if there was one (`q`, `model`).
-    searched: Option<SearchState>,
+fn search_state(searched: Searched, now: DateTime<Utc>) -> SearchState {
+    let lag_ms = searched.up_to.map(|up_to| (now - up_to).num_milliseconds().max(0));
+    SearchState { up_to: searched.up_to.map(timestamp), lag_ms }
 }
 
 /// Numbers of runs over time.
@@ -146,7 +124,7 @@ async fn by_prefix(
     let stream_cursor = store.feeds().tail(owner).await?.to_string();
     let records = store.runs().with_prefix(owner, prefix, limit).await?;
     let now = server.timeline.clock().now();
-    let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
+    let runs = records.into_iter().map(|record| shown(record, now)).collect();
     Ok(Reply(RunList { runs, next_cursor: None, stream_cursor, searched: None }))
 }
 
@@ -168,12 +146,12 @@ pub(super) async fn run_list(
     let stream_cursor = store.feeds().tail(owner).await?.to_string();
     let page = store.runs().list(owner, &filter, order, &wanted, now).await?;
     let last = page.runs.last().map(|last| RunPlace { order, place: last.place });
-    let shown = |Listed { record, excerpt, descendants, .. }| Run { excerpt, descendants, ..Run::of(record, now) };
+    let listed = |Listed { record, excerpt, descendants, .. }| Run { excerpt, descendants, ..shown(record, now) };
     Ok(Reply(RunList {
         next_cursor: next_cursor(page.has_more, last),
-        runs: page.runs.into_iter().map(shown).collect(),
+        runs: page.runs.into_iter().map(listed).collect(),
         stream_cursor,
-        searched: page.searched.map(|searched| SearchState::of(searched, now)),
+        searched: page.searched.map(|searched| search_state(searched, now)),
     }))
 }
 
@@ -203,7 +181,7 @@ async fn histogram(State(server): State<Server>, caller: Caller, query: Query) -
             *totals.entry(status.as_str()).or_default() += runs;
         }
     }
-    let searched = searched.map(|searched| SearchState::of(searched, now));
+    let searched = searched.map(|searched| search_state(searched, now));
     Ok(Reply(RunHistogram { since: timestamp(since), until: timestamp(until), bucket_ms, buckets, totals, searched }))
 }
 

@@ -8,22 +8,20 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::SubsecRound as _;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use chrono::{DateTime, SubsecRound as _, Utc};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
     extract::{Body, Caller, ExternalIdPath, RunPath, Trace},
     handler::routes,
-    model::{CreateRun, Run},
     outputs,
     problem::{Code, Problem},
     threads::created_or_ok,
 };
 use crate::{
     domain::{
+        event::timestamp,
         id::{ExternalId, RunId, Title},
         limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
@@ -31,6 +29,7 @@ use crate::{
     },
     store::{retention::Removal, runs::RunRecord},
     timeline::emit::{EmitError, Opening},
+    wire::runs::{Cancel, CreateRun, Run, Spending},
 };
 
 /// The routes of this file.
@@ -111,7 +110,7 @@ async fn with_external_id(server: &Server, owner: &OwnerId, id: &ExternalId) -> 
 
 fn created_or_found(server: &Server, record: RunRecord, is_new: bool) -> Response {
     let run = record.context.run_id;
-    let shown = Run::of(record, server.timeline.clock().now());
+    let shown = shown(record, server.timeline.clock().now());
     let mut response = (created_or_ok(is_new), Reply(shown)).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/api/runs/{run}")) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -197,7 +196,7 @@ async fn in_full(server: &Server, owner: &OwnerId, run: RunId) -> Result<Reply<R
         found => found?,
     };
     let (record, times) = found.ok_or_else(Problem::not_found)?;
-    let mut shown = Run::of(record, server.timeline.clock().now());
+    let mut shown = shown(record, server.timeline.clock().now());
     if !times.is_empty() {
         let waiting = times.iter().map(|(node, times)| (node.clone(), times.waiting_ms)).collect();
         let durations = times.into_iter().map(|(node, times)| (node, times.duration_ms)).collect();
@@ -229,15 +228,6 @@ pub(super) async fn remove(server: &Server, owner: &OwnerId, run: RunId) -> Resu
     }
 }
 
-/// Why a run is cancelled.
-#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Cancel {
-    /// At most 512 characters on one line.
-    #[schema(value_type = Option<String>)]
-    reason: Option<Title>,
-}
-
 /// Cancel a run and all its descendants that have not ended.
 #[utoipa::path(post, operation_id = "cancel_run", path = "/api/runs/{run_id}/cancel", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body(content = Option<Cancel>), responses((status = 202, body = Run, description = "Cancelled, now or before"),
@@ -251,7 +241,7 @@ async fn cancel(
     let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let Cancel { reason } = body.json()?;
     let record = cancelled(&server, owner, run, reason.as_ref()).await?;
-    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, server.timeline.clock().now()))))
+    Ok((StatusCode::ACCEPTED, Reply(shown(record, server.timeline.clock().now()))))
 }
 
 /// Cancels a run of this owner and its descendants; one that had ended otherwise is an error.
@@ -278,4 +268,44 @@ async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): R
     let now = server.timeline.clock().now();
     let found = server.timeline.store().runs().heartbeat(owner, run, now).await?;
     if found { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
+}
+
+/// A run as clients see it, at this time.
+pub(super) fn shown(record: RunRecord, now: DateTime<Utc>) -> Run {
+    let (stalled, head, context) = (record.is_stalled(now), record.head, record.context);
+    let RunFields { title, input, metadata, tags, lease_ms, external_id, ttl_s } = record.fields;
+    Run {
+        run_id: context.run_id,
+        root_run_id: context.root_run_id,
+        parent_run_id: context.parent_run_id,
+        owner_id: context.owner_id.as_str().to_owned(),
+        external_id: external_id.map(|id| id.as_str().to_owned()),
+        thread_id: context.thread_id.map(|id| id.as_str().to_owned()),
+        session_id: context.session_id.map(|id| id.as_str().to_owned()),
+        agent: context.agent.map(|name| name.as_str().to_owned()),
+        role: context.role,
+        title: title.map(|title| title.as_str().to_owned()),
+        status: head.status,
+        input,
+        output: head.output,
+        error: head.error,
+        metadata,
+        tags: tags.iter().map(|tag| tag.as_str().to_owned()).collect(),
+        last_seq: head.last_seq.get(),
+        created_at: timestamp(head.created_at),
+        started_at: head.started_at.map(timestamp),
+        ended_at: head.ended_at.map(timestamp),
+        last_event_at: timestamp(head.last_event_at),
+        stalled,
+        lease_ms,
+        ttl_s,
+        origin: context.origin,
+        trace_id: context.trace_id,
+        usage: record.spent.map(Spending::from),
+        stream_url: format!("/api/stream/runs/{}", context.run_id),
+        node_durations_ms: None,
+        node_waiting_ms: None,
+        excerpt: None,
+        descendants: None,
+    }
 }

@@ -8,8 +8,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
@@ -23,13 +21,14 @@ use super::{
 use crate::{
     domain::{
         event::timestamp,
-        id::{Malformed, ThreadId},
+        id::Malformed,
         limits::{SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX},
         principal::Scope,
         transcript::{SavedName, SavedSession, full::values_in},
     },
     saved::{Entry, Error},
     store::page::Page,
+    wire::saved_sessions::{Restore, RestoredThread, SaveThread, Saved, SavedList, UnreadableFile},
 };
 
 /// Bodies that are files.
@@ -38,36 +37,6 @@ type FileBody = Body<SAVED_FILE_BYTES_MAX>;
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(list, save)).routes(routes!(show, import, delete)).routes(routes!(restore))
-}
-
-/// A session as a list shows it.
-#[derive(Debug, Serialize, ToSchema)]
-struct Saved {
-    name: String,
-    description: Option<String>,
-    /// RFC 3339, UTC, microseconds.
-    created_at: String,
-    /// When it was last saved.
-    updated_at: String,
-    message_count: usize,
-    /// The beginning of the user's first message.
-    first_message: Option<String>,
-    /// Whether only the log's messages were saved; such a session is restored as a summary.
-    fallback: bool,
-}
-
-impl From<SavedSession> for Saved {
-    fn from(session: SavedSession) -> Self {
-        Self {
-            name: session.name.to_string(),
-            description: session.description,
-            created_at: timestamp(session.created_at),
-            updated_at: timestamp(session.updated_at),
-            message_count: session.message_count,
-            first_message: session.first_message,
-            fallback: session.thread.is_fallback(),
-        }
-    }
 }
 
 impl From<Entry> for Saved {
@@ -82,26 +51,6 @@ impl From<Entry> for Saved {
             fallback: entry.fallback,
         }
     }
-}
-
-/// A file in the folder that is not, or no longer, a session.
-#[derive(Debug, Serialize, ToSchema)]
-struct UnreadableFile {
-    name: String,
-    /// Where reading ended, from 1.
-    line: usize,
-    column: usize,
-    reason: String,
-}
-
-/// A page of saved sessions, by name.
-#[derive(Debug, Serialize, ToSchema)]
-struct SavedList {
-    saved_sessions: Vec<Saved>,
-    /// Files that cannot be read; on the first page.
-    unreadable: Vec<UnreadableFile>,
-    /// Send it back as `cursor` for the next page; null on the last.
-    next_cursor: Option<String>,
 }
 
 /// List saved sessions, by name.
@@ -132,18 +81,6 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
         reason: at.reason,
     });
     Ok(Reply(SavedList { unreadable: unreadable.collect(), saved_sessions, next_cursor }))
-}
-
-/// What to save, and under which name.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct SaveThread {
-    /// 1–64 of `A-Za-z0-9._-`.
-    name: String,
-    #[schema(value_type = String)]
-    thread_id: ThreadId,
-    /// At most 2 000 characters; if absent, a session that is saved again keeps its description.
-    description: Option<String>,
 }
 
 /// Save the current state of a thread, replacing what was saved under the name.
@@ -211,31 +148,6 @@ async fn delete(
     let owner = caller.needs_all(Scope::Admin)?.owner();
     server.saved.delete(owner, name).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// The target of a restore.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Restore {
-    /// A thread without checkpoints, or one that does not exist yet; if absent, a new one.
-    #[schema(value_type = Option<String>)]
-    thread_id: Option<ThreadId>,
-}
-
-/// The thread that continues a session.
-#[derive(Debug, Serialize, ToSchema)]
-struct RestoredThread {
-    thread_id: String,
-    /// The state that the next run continues from.
-    checkpoint_id: String,
-    /// Messages of the session.
-    message_count: usize,
-    /// Whether the thread has only a summary of them.
-    fallback: bool,
-    /// The session of the chat that continues with the thread; null if the thread has no chat's name, or the chat has
-    /// another open session.
-    session_id: Option<String>,
-    stream_url: String,
 }
 
 /// Create a thread that continues a session.

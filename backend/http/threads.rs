@@ -17,7 +17,7 @@ use super::{
     handler::routes,
     page::next_cursor,
     problem::{Code, Problem},
-    run_lists::{RunList, run_list},
+    run_lists::run_list,
 };
 use crate::{
     domain::{
@@ -32,6 +32,10 @@ use crate::{
         threads::{Message, ThreadChange, ThreadRecord, TtlChange},
     },
     threads::{Strategy, Threads},
+    wire::{
+        runs::RunList,
+        threads::{Thread, ThreadList},
+    },
 };
 
 /// The routes of this file.
@@ -46,50 +50,18 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(messages))
 }
 
-/// The state that an agent keeps from one run to the next.
-#[derive(Debug, Serialize, ToSchema)]
-struct Thread {
-    thread_id: String,
-    /// The owner's principal key, 64 hexadecimal digits.
-    owner_id: String,
-    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
-    metadata: Json,
-    /// Its own time to live, in seconds; 0 for never expiring, null for the server's default.
-    ttl_s: Option<i64>,
-    /// The newest checkpoint of the root namespace.
-    latest_checkpoint_id: Option<String>,
-    /// RFC 3339, UTC, microseconds.
-    created_at: String,
-    /// The last checkpoint, or start or end of a run.
-    updated_at: String,
-    /// When it expires if nothing touches it; null for never.
-    expires_at: Option<String>,
-    /// Where to follow its runs.
-    stream_url: String,
-}
-
-impl Thread {
-    fn of(record: ThreadRecord, threads: &Threads) -> Self {
-        Self {
-            expires_at: threads.expires_at(&record).map(timestamp),
-            stream_url: format!("/api/stream/threads/{}", record.thread_id),
-            thread_id: record.thread_id.as_str().to_owned(),
-            owner_id: record.owner_id.as_str().to_owned(),
-            metadata: record.metadata,
-            ttl_s: record.ttl_s,
-            latest_checkpoint_id: record.latest_checkpoint_id.map(|id| id.as_str().to_owned()),
-            created_at: timestamp(record.created_at),
-            updated_at: timestamp(record.updated_at),
-        }
+fn shown(record: ThreadRecord, threads: &Threads) -> Thread {
+    Thread {
+        expires_at: threads.expires_at(&record).map(timestamp),
+        stream_url: format!("/api/stream/threads/{}", record.thread_id),
+        thread_id: record.thread_id.as_str().to_owned(),
+        owner_id: record.owner_id.as_str().to_owned(),
+        metadata: record.metadata,
+        ttl_s: record.ttl_s,
+        latest_checkpoint_id: record.latest_checkpoint_id.map(|id| id.as_str().to_owned()),
+        created_at: timestamp(record.created_at),
+        updated_at: timestamp(record.updated_at),
     }
-}
-
-/// A page of threads, newest first.
-#[derive(Debug, Serialize, ToSchema)]
-struct ThreadList {
-    threads: Vec<Thread>,
-    /// Send it back as `cursor` for the next page; null on the last.
-    next_cursor: Option<String>,
 }
 
 /// List threads, newest first.
@@ -106,7 +78,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let search = search.as_ref().map(Title::as_str);
     let (records, more) = store.threads().list(owner, search, &page).await?;
     let next_cursor = next_cursor(more, records.last().map(|last| (last.created_at, last.thread_id.clone())));
-    let threads = records.into_iter().map(|record| Thread::of(record, &server.threads)).collect();
+    let threads = records.into_iter().map(|record| shown(record, &server.threads)).collect();
     Ok(Reply(ThreadList { threads, next_cursor }))
 }
 
@@ -119,7 +91,7 @@ async fn show(
     ThreadPath(thread): ThreadPath,
 ) -> Result<Reply<Thread>, Problem> {
     let owner = caller.needs_thread(Scope::Read, &thread)?.owner();
-    Ok(Reply(Thread::of(existing(&server, owner, &thread).await?, &server.threads)))
+    Ok(Reply(shown(existing(&server, owner, &thread).await?, &server.threads)))
 }
 
 async fn existing(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<ThreadRecord, Problem> {
@@ -166,7 +138,7 @@ async fn put(
     let change = ThreadChange { metadata, ttl };
     let created = server.threads.store().threads().put(owner, &thread, &change, server.threads.now()).await;
     let created = created.map_err(Problem::of_change)?;
-    let thread = Thread::of(existing(&server, owner, &thread).await?, &server.threads);
+    let thread = shown(existing(&server, owner, &thread).await?, &server.threads);
     Ok((created_or_ok(created), Reply(thread)).into_response())
 }
 
@@ -230,7 +202,7 @@ async fn copy(
             .field("to")
             .hint("copy to a thread that does not exist yet")),
         Copied::Done { created } => {
-            let copy = Thread::of(existing(&server, owner, &to).await?, &server.threads);
+            let copy = shown(existing(&server, owner, &to).await?, &server.threads);
             Ok((created_or_ok(created), Reply(copy)).into_response())
         }
     }

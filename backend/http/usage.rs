@@ -17,59 +17,14 @@ use crate::{
         event::timestamp,
         id::Seq,
         principal::{Reach, Scope},
-        usage::{Spent, Usage},
     },
     store::model_calls::CallRecord,
+    wire::runs::{Spending, Tokens},
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(show))
-}
-
-/// Tokens of a call of a model, or of several.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Tokens {
-    /// All of the input.
-    input_tokens: u64,
-    /// Of the input: read from the provider's cache.
-    cached_tokens: u64,
-    /// Of the input: written to the provider's cache.
-    cache_write_tokens: u64,
-    /// All of the output.
-    output_tokens: u64,
-    /// Of the output.
-    reasoning_tokens: u64,
-}
-
-/// What calls of models took together.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Spending {
-    calls: i64,
-    #[serde(flatten)]
-    tokens: Tokens,
-    /// US dollars, of the calls whose price is known; null when it is known of none.
-    cost_usd: Option<f64>,
-    /// Whether there are calls whose price is not known.
-    is_partial: bool,
-}
-
-impl From<Usage> for Tokens {
-    fn from(Usage { input, cached, cache_write, output, reasoning }: Usage) -> Self {
-        Self {
-            input_tokens: input,
-            cached_tokens: cached,
-            cache_write_tokens: cache_write,
-            output_tokens: output,
-            reasoning_tokens: reasoning,
-        }
-    }
-}
-
-impl From<Spent> for Spending {
-    fn from(Spent { calls, usage, cost_usd, is_partial }: Spent) -> Self {
-        Self { calls, tokens: usage.into(), cost_usd, is_partial }
-    }
 }
 
 /// The usage of a run.

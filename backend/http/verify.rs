@@ -1,8 +1,6 @@
 //! Whether a run's log is as it was written.
 
 use axum::{Json as Reply, extract::State};
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
@@ -13,89 +11,18 @@ use super::{
 };
 use crate::{
     domain::{
-        chain::{Fault, FaultKind, Walk},
+        chain::Walk,
         id::Seq,
         limits::{VERIFY_BYTES_MAX, VERIFY_EVENTS_MAX},
         principal::Scope,
     },
     store::chain::LastSeal,
+    wire::verification::{NamedFault, NamedSeal, Verification, VerificationState},
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(verify))
-}
-
-/// What verification found.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum VerificationState {
-    /// Every event from `covered_from` on is as it was written.
-    Verified,
-    /// `faults` names the events that are not.
-    Altered,
-    /// The log is older than the chain, and nothing can be said.
-    Uncovered,
-    /// As far as `checked_to` it is as it was written: go on with `after`.
-    Partial,
-}
-
-/// The verification of a run.
-#[derive(Debug, Serialize, ToSchema)]
-struct Verification {
-    run_id: uuid::Uuid,
-    state: VerificationState,
-    /// The last seq that was checked: send it back as `after` while `state` is `partial`.
-    checked_to: i64,
-    /// The last seq of the run.
-    last_seq: i64,
-    /// The first of the checked events that has a link; null if there is none.
-    covered_from: Option<i64>,
-    /// The link of the run's last event, SHA-256 in hexadecimal digits; null if it has none.
-    head: Option<String>,
-    /// At most 20.
-    faults: Vec<NamedFault>,
-    /// The newest seal that names the run; null if there is none.
-    seal: Option<NamedSeal>,
-}
-
-/// An event that is not as it was written.
-#[derive(Debug, Serialize, ToSchema)]
-struct NamedFault {
-    seq: i64,
-    kind: FaultKind,
-    detail: &'static str,
-}
-
-/// A seal that names a run.
-#[derive(Debug, Serialize, ToSchema)]
-struct NamedSeal {
-    number: i64,
-    at: String,
-    sha256: String,
-    /// Where the run stood.
-    last_seq: i64,
-    /// The public key that signed it; null if none did, or the signature is wrong.
-    key: Option<String>,
-}
-
-impl From<&Fault> for NamedFault {
-    fn from(fault: &Fault) -> Self {
-        Self { seq: fault.seq.get(), kind: fault.kind, detail: fault.kind.detail() }
-    }
-}
-
-impl From<LastSeal> for NamedSeal {
-    fn from(seal: LastSeal) -> Self {
-        let signature = seal.signature.filter(|signature| signature.is_of(seal.sha256));
-        Self {
-            number: seal.number,
-            at: seal.at,
-            sha256: seal.sha256.to_string(),
-            last_seq: seal.last_seq.get(),
-            key: signature.map(|signature| signature.key),
-        }
-    }
 }
 
 /// Verify that a run's log is as it was written.
@@ -157,6 +84,17 @@ async fn verify(
         covered_from: walk.covered_from.map(Seq::get),
         head: head.link.map(|link| link.to_string()),
         faults,
-        seal: seal.map(NamedSeal::from),
+        seal: seal.map(named),
     }))
+}
+
+fn named(seal: LastSeal) -> NamedSeal {
+    let signature = seal.signature.filter(|signature| signature.is_of(seal.sha256));
+    NamedSeal {
+        number: seal.number,
+        at: seal.at,
+        sha256: seal.sha256.to_string(),
+        last_seq: seal.last_seq.get(),
+        key: signature.map(|signature| signature.key),
+    }
 }

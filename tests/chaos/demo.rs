@@ -52,7 +52,7 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
     for number in 0..kills {
         sleep(Duration::from_millis(rng.random_range(LATER_MS))).await;
         let lead = client.run(&stage.run_ids[0]).await?;
-        while_at_work += usize::from(lead["ended_at"].is_null());
+        while_at_work += usize::from(lead.ended_at.is_none());
         let server = &mut stage.servers[0];
         server.kill()?;
         server.spawn()?;
@@ -68,7 +68,8 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
         format!("the demo ended with {}: {}", shown.status, String::from_utf8_lossy(&shown.stderr))
     });
     let lead = client.run(&stage.run_ids[0]).await?;
-    let (printed, stored) = (String::from_utf8_lossy(&shown.stdout), lead["output"]["response"].as_str());
+    let stored: Option<Value> = lead.output.and_then(|output| output.member("response"));
+    let (printed, stored) = (String::from_utf8_lossy(&shown.stdout), stored.as_ref().and_then(Value::as_str));
     verdict.require(Some(printed.trim()) == stored.map(str::trim), || format!("{printed:?} is not {stored:?}"));
     let mut database = table::connect(&stage.site).await?;
     truth::settled(&mut database).await?;
@@ -95,11 +96,10 @@ fn demo(program: &Path, stage: &Stage, pace_ms: usize) -> anyhow::Result<Child> 
 /// The runs of the demo, once all exist; the supervisor's first.
 async fn runs(client: &Client) -> Vec<String> {
     loop {
-        let page = client.runs(&[]).await.unwrap_or_default();
-        let mut runs: Vec<&Value> = page["runs"].as_array().into_iter().flatten().collect();
+        let mut runs = client.runs(&[]).await.map_or_else(|_| Vec::new(), |page| page.runs);
         if runs.len() == RUNS {
-            runs.sort_by_key(|run| run["parent_run_id"].is_string());
-            return runs.into_iter().filter_map(|run| run["run_id"].as_str().map(str::to_owned)).collect();
+            runs.sort_by_key(|run| run.parent_run_id.is_some());
+            return runs.into_iter().map(|run| run.run_id.to_string()).collect();
         }
         sleep(LOOK_EVERY).await;
     }

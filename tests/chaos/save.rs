@@ -22,6 +22,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use runreel::{
     client::{Client, Error},
     domain::transcript::SavedSession,
+    wire::saved_sessions::SavedList,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -177,16 +178,17 @@ async fn being_written(folder: &Path) -> anyhow::Result<()> {
 
 /// The server's list must show the existing files, and so must the index after it.
 async fn index_heals(client: &Client, folder: &Path) -> anyhow::Result<Option<String>> {
-    let page = client.get_json("/api/saved-sessions").await?;
+    let page: SavedList = client.get(&["saved-sessions"], &[]).await?;
     let names = |rows: &Value| -> Vec<String> {
         rows.as_array().into_iter().flatten().filter_map(|row| row["name"].as_str().map(str::to_owned)).collect()
     };
-    if page["unreadable"] != json!([]) {
-        return Ok(Some(format!("unreadable after the restart: {}", page["unreadable"])));
+    if !page.unreadable.is_empty() {
+        return Ok(Some(format!("unreadable after the restart: {:?}", page.unreadable)));
     }
     let index = fs::read(folder.join("index.json")).ok();
     let index: Option<Value> = index.and_then(|index| serde_json::from_slice(&index).ok());
-    let (listed, indexed) = (names(&page["saved_sessions"]), index.map(|index| names(&index["sessions"])));
+    let listed: Vec<String> = page.saved_sessions.into_iter().map(|saved| saved.name).collect();
+    let indexed = index.map(|index| names(&index["sessions"]));
     // Before the first save there is neither.
     let is_healed = indexed.as_ref().is_some_and(|indexed| *indexed == listed) || listed.is_empty();
     Ok((!is_healed).then(|| format!("the list has {listed:?} and the index {indexed:?}")))

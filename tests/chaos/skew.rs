@@ -12,8 +12,11 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use runreel::client::Client;
-use serde_json::json;
+use runreel::{
+    client::Client,
+    domain::{id::Name, json::Json, run::Status},
+    wire::runs::CreateRun,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
@@ -78,16 +81,21 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
     let client = Client::new(&first.url(), None)?;
     let (mut runs, began) = (Vec::new(), Instant::now());
     for job in 0..jobs {
-        let body = json!({ "agent": format!("agent-{job}"), "start": false, "input": "go" });
+        let new = CreateRun {
+            agent: Some(Name::trusted(&format!("agent-{job}"))),
+            start: Some(false),
+            input: Some(Json::of(&"go")),
+            ..CreateRun::default()
+        };
         let run = loop {
-            match client.create_run(&body).await {
+            match client.create_run(&new).await {
                 // A server in another month has to create its partition first.
                 Err(error) if error.kind.is_retryable() && began.elapsed() < JOBS_MAX => sleep(LOOK_EVERY).await,
                 run => break run,
             }
         };
         let run = run.with_context(|| format!("job {job}"))?;
-        runs.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
+        runs.push(run.run_id.to_string());
     }
     let under_way = async {
         while (0..jobs).any(|job| effects(&site, job) == 0) {
@@ -98,8 +106,8 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
     let second = start(1, !is_behind).await?;
     sleep(TEMPTED).await;
     std::fs::write(site.file(GO), "")?;
-    let (mut statuses, began) = (vec![String::new()], Instant::now());
-    while began.elapsed() < JOBS_MAX && statuses.iter().any(|status| !is_end(status)) {
+    let (mut statuses, began) = (vec![Status::Queued], Instant::now());
+    while began.elapsed() < JOBS_MAX && statuses.iter().any(|status| !status.is_terminal()) {
         sleep(LOOK_EVERY).await;
         statuses = look(&client, &runs).await?;
     }
@@ -117,24 +125,20 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
     Ok(())
 }
 
-async fn look(client: &Client, runs: &[String]) -> anyhow::Result<Vec<String>> {
+async fn look(client: &Client, runs: &[String]) -> anyhow::Result<Vec<Status>> {
     let mut statuses = Vec::new();
     for run_id in runs {
-        statuses.push(client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned());
+        statuses.push(client.run(run_id).await?.status);
     }
     Ok(statuses)
 }
 
-fn is_end(status: &str) -> bool {
-    matches!(status, "completed" | "failed" | "cancelled")
-}
-
 /// Each job must be completed, and its effect must have happened once.
-fn judge(statuses: &[String], effects: &[usize]) -> Vec<String> {
+fn judge(statuses: &[Status], effects: &[usize]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (job, (status, count)) in statuses.iter().zip(effects).enumerate() {
-        if status != "completed" {
-            wrong.push(format!("job {job} is {status}"));
+        if *status != Status::Completed {
+            wrong.push(format!("job {job} is {}", status.as_str()));
         }
         if *count != 1 {
             wrong.push(format!("the effect of job {job} happened {count} times"));
@@ -144,12 +148,15 @@ fn judge(statuses: &[String], effects: &[usize]) -> Vec<String> {
 }
 
 pub(crate) fn plants() -> Vec<Plant> {
-    let statuses = |status: &str| vec!["completed".to_owned(), status.to_owned()];
+    let statuses = |status| vec![Status::Completed, status];
     vec![
-        Plant { name: "jobs whose effects happened once", seen: judge(&statuses("completed"), &[1, 1]).is_empty() },
-        Plant { name: "an effect that is repeated", seen: judge(&statuses("completed"), &[1, 2]).len() == 1 },
-        Plant { name: "an effect that is missing", seen: judge(&statuses("completed"), &[0, 1]).len() == 1 },
-        Plant { name: "a job that is given up", seen: judge(&statuses("failed"), &[1, 1]).len() == 1 },
+        Plant {
+            name: "jobs whose effects happened once",
+            seen: judge(&statuses(Status::Completed), &[1, 1]).is_empty(),
+        },
+        Plant { name: "an effect that is repeated", seen: judge(&statuses(Status::Completed), &[1, 2]).len() == 1 },
+        Plant { name: "an effect that is missing", seen: judge(&statuses(Status::Completed), &[0, 1]).len() == 1 },
+        Plant { name: "a job that is given up", seen: judge(&statuses(Status::Failed), &[1, 1]).len() == 1 },
     ]
 }
 

@@ -9,7 +9,14 @@ use std::{
 };
 
 use anyhow::Context as _;
-use runreel::client::Client;
+use runreel::{
+    client::Client,
+    domain::{
+        context::Role,
+        id::{Name, Title},
+    },
+    wire::runs::CreateRun,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -169,13 +176,15 @@ impl Stage {
         };
         let client = stage.client(0)?;
         for number in 0..runs {
-            let role = if number == 0 { "supervisor" } else { "worker" };
-            let mut body = json!({ "agent": "chaos", "role": role, "title": format!("run {number}") });
-            if let Some(root) = stage.run_ids.first() {
-                body["parent_run_id"] = json!(root);
-            }
-            let run = client.create_run(&body).await.context("a run could not be created")?;
-            stage.run_ids.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
+            let new = CreateRun {
+                agent: Some(Name::trusted("chaos")),
+                role: Some(if number == 0 { Role::Supervisor } else { Role::Worker }),
+                title: Some(Title::trusted(&format!("run {number}"))),
+                parent_run_id: stage.run_ids.first().map(|root| root.parse()).transpose()?,
+                ..CreateRun::default()
+            };
+            let run = client.create_run(&new).await.context("a run could not be created")?;
+            stage.run_ids.push(run.run_id.to_string());
         }
         stage.is_about(stage.run_ids.clone());
         Ok(stage)

@@ -7,9 +7,8 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use runreel::client::Client;
+use runreel::{client::Client, domain::id::Name, wire::runs::CreateRun};
 use rustix::process::Signal;
-use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 use tokio::{
     sync::Mutex,
@@ -199,8 +198,8 @@ impl<'a> Ground<'a> {
         let cluster = Cluster::create(dir, Some(&site.file("wal"))).await?;
         let server = Server::start(program, site, Home::Shared(url_at(cluster.address())), 0, &[]).await?;
         let client = Client::new(&server.url(), None)?;
-        let run = client.create_run(&json!({ "agent": "truthful" })).await?;
-        let run_id = run["run_id"].as_str().context("a run without an id")?.to_owned();
+        let new = CreateRun { agent: Some(Name::trusted("truthful")), ..CreateRun::default() };
+        let run_id = client.create_run(&new).await?.run_id.to_string();
         let (health, began) = (Health::watch(server.address), Instant::now());
         let pulse = Pulse::start(&client, (0, &run_id), &Arc::<Traffic>::default(), "pulse", FILL_BYTES);
         Ok(Self { health, server, pulse, began, cluster, disk, crowd: Mutex::default() })

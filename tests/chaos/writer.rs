@@ -10,7 +10,7 @@ use std::{
 };
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use runreel::client::{self, Client};
+use runreel::{client::Client, wire::events::EmitReply};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -66,7 +66,7 @@ impl Traffic {
     }
 
     /// Records what the server answered, and an error if the answer does not match these events.
-    pub(crate) fn answered(&self, run: Run, events: &[Value], ack: &client::Ack) {
+    pub(crate) fn answered(&self, run: Run, events: &[Value], ack: &EmitReply) {
         if ack.events.len() != events.len() {
             self.complain(format!("{} events were answered with {} entries", events.len(), ack.events.len()));
         }

@@ -1,10 +1,8 @@
 //! The text of a chat: commands, answers to questions, why a message started no run. All of it pure.
 
-use serde_json::{Value, json};
-
 use crate::{
     cli::{exit::CliError, render::clean},
-    domain::{limits::KEY_CHARS_MAX, session::Reason},
+    domain::{interrupt::Decision, json::Json, limits::KEY_CHARS_MAX, session::Reason},
 };
 
 /// If the environment has no user name.
@@ -47,22 +45,22 @@ fn is_word(text: &str) -> bool {
     text.chars().all(char::is_alphanumeric)
 }
 
-/// The answer to a question in the API's form; `None` if the line is empty.
-pub(super) fn decision(is_approval: bool, line: &str) -> Option<Value> {
+/// The answer to a question; `None` if the line is empty.
+pub(super) fn decision(is_approval: bool, line: &str) -> Option<(Decision, Option<Json>)> {
     let text = line.trim();
     let answer = match text.to_lowercase().as_str() {
         "" => return None,
-        "y" | "yes" if is_approval => json!({ "decision": "approve" }),
-        "n" | "no" if is_approval => json!({ "decision": "reject" }),
-        _ => json!({ "decision": "respond", "value": text }),
+        "y" | "yes" if is_approval => (Decision::Approve, None),
+        "n" | "no" if is_approval => (Decision::Reject, None),
+        _ => (Decision::Respond, Some(Json::of(&text))),
     };
     Some(answer)
 }
 
 /// Why a message started no run, and what to do about it.
-pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
+pub(super) fn filtered(reason: Option<Reason>, user: &str, channel: &str) -> String {
     let (user, channel) = (clean(user), clean(channel));
-    match Reason::parse(reason) {
+    match reason {
         Some(Reason::NotAllowed) => format!(
             "not_allowed: {user} may not write to {channel}; add the user to allowed_users in [channels.{channel}], or \
              set your id with --user"
@@ -79,7 +77,7 @@ pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
         Some(Reason::CodeWrong) => "code_wrong: that code is not valid; enter the one you were given".to_owned(),
         Some(Reason::CodeBlocked) => "code_blocked: too many wrong codes; try again in 15 minutes".to_owned(),
         Some(Reason::CodeAccepted) => "the code is valid; you can write now".to_owned(),
-        None => format!("{}: the message was not processed", clean(reason)),
+        None => "queued: the server has the message and will process it as soon as it can".to_owned(),
     }
 }
 
@@ -93,8 +91,8 @@ pub(super) fn no_channel(channel: &str) -> CliError {
 }
 
 /// Whether a message that started no run had its intended effect.
-pub(super) fn is_fine(reason: &str) -> bool {
-    matches!(Reason::parse(reason), Some(Reason::SessionReset | Reason::CodeAccepted))
+pub(super) fn is_fine(reason: Option<Reason>) -> bool {
+    matches!(reason, Some(Reason::SessionReset | Reason::CodeAccepted))
 }
 
 /// The default user: an id that a channel accepts.
@@ -138,25 +136,23 @@ mod tests {
 
     #[test]
     fn yes_and_no_decide_an_approval_and_everything_else_is_an_answer() {
-        assert_eq!(decision(true, " Y \n"), Some(json!({ "decision": "approve" })));
-        assert_eq!(decision(true, "no"), Some(json!({ "decision": "reject" })));
-        assert_eq!(
-            decision(true, "yes, but quietly"),
-            Some(json!({ "decision": "respond", "value": "yes, but quietly" }))
-        );
-        assert_eq!(decision(false, "y"), Some(json!({ "decision": "respond", "value": "y" })));
+        let respond = |text: &str| Some((Decision::Respond, Some(Json::of(&text))));
+        assert_eq!(decision(true, " Y \n"), Some((Decision::Approve, None)));
+        assert_eq!(decision(true, "no"), Some((Decision::Reject, None)));
+        assert_eq!(decision(true, "yes, but quietly"), respond("yes, but quietly"));
+        assert_eq!(decision(false, "y"), respond("y"));
         assert_eq!(decision(true, ""), None);
     }
 
     #[test]
     fn every_reason_is_told_in_words() {
         for reason in Reason::ALL {
-            let told = filtered(reason.as_str(), "ann", "web");
-            assert!(told.contains(' ') && !told.contains("not processed"), "{told}");
+            let told = filtered(Some(reason), "ann", "web");
+            assert!(told.contains(' ') && !told.contains("queued"), "{told}");
         }
-        assert!(filtered("not_allowed", "ann\u{1b}[2J", "web").starts_with("not_allowed: ann may not write to web"));
-        assert!(filtered("new\u{1b}[2J", "ann", "web").starts_with("new: "));
-        assert!(is_fine("session_reset") && !is_fine("no_trigger"));
+        let told = filtered(Some(Reason::NotAllowed), "ann\u{1b}[2J", "web");
+        assert!(told.starts_with("not_allowed: ann may not write to web"), "{told}");
+        assert!(is_fine(Some(Reason::SessionReset)) && !is_fine(Some(Reason::NoTrigger)) && !is_fine(None));
     }
 
     #[test]

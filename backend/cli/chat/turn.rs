@@ -2,7 +2,8 @@
 
 use std::{io::Write as _, time::Duration};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tokio::{signal::unix::Signal, time::Instant};
 
 use super::{
@@ -16,7 +17,13 @@ use crate::{
         render::{clean, duration, print, say},
     },
     client::{self, Client, Follow, Frame, Notice},
-    domain::{event::EventKind, session::inbound::ChannelName},
+    domain::{
+        event::EventKind,
+        id::{SpanId, Title},
+        run::Status,
+        session::inbound::{ChannelName, Username},
+    },
+    wire::{frames::StreamEnd, messages::Outcome, runs::Resume},
 };
 
 /// How long a run may stay unclaimed before the person is notified.
@@ -32,11 +39,19 @@ pub(super) enum End {
     Left,
 }
 
+/// Who is speaking, in the route's form.
+#[derive(Debug, Serialize)]
+pub(super) struct Who {
+    pub(super) chat_id: String,
+    pub(super) user_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) username: Option<Username>,
+}
+
 pub(super) struct Talk<'a> {
     pub(super) client: &'a Client,
     pub(super) channel: &'a ChannelName,
-    /// Chat, user and perhaps username, in the route's form.
-    pub(super) who: Value,
+    pub(super) who: Who,
     pub(super) input: Input,
     pub(super) signals: Signal,
     pub(super) width: Option<usize>,
@@ -54,13 +69,13 @@ struct Turn {
     is_queued: bool,
     was_lost: bool,
     is_cancelling: bool,
-    status: Option<String>,
+    status: Option<Status>,
 }
 
 impl Talk<'_> {
     /// Sends a message (`text` or `reset_session`) and waits until its run has ended.
     pub(super) async fn turn(&mut self, message: Value) -> anyhow::Result<End> {
-        let mut body = self.who.clone();
+        let mut body = serde_json::to_value(&self.who)?;
         if let (Value::Object(body), Value::Object(message)) = (&mut body, message) {
             body.extend(message);
         }
@@ -68,14 +83,12 @@ impl Talk<'_> {
             answer = self.client.message(self.channel.as_str(), &body) => answer.map_err(|error| self.explain(error))?,
             _ = self.signals.recv() => return Ok(End::Left),
         };
-        let Some(run_id) = answer["run_id"].as_str().filter(|_| answer["outcome"] == "accepted") else {
-            let reason = answer["reason"].as_str().unwrap_or_default();
-            let user = body["user_id"].as_str().unwrap_or_default();
-            say(text::filtered(reason, user, self.channel.as_str()));
-            return Ok(if text::is_fine(reason) { End::Done } else { End::Unhappy });
+        let Some(run_id) = answer.run_id.filter(|_| answer.outcome == Outcome::Accepted) else {
+            say(text::filtered(answer.reason, &self.who.user_id, self.channel.as_str()));
+            return Ok(if text::is_fine(answer.reason) { End::Done } else { End::Unhappy });
         };
         let turn = Turn {
-            run_id: run_id.to_owned(),
+            run_id: run_id.to_string(),
             view: View::new(self.width, self.last_only),
             questions: Questions::default(),
             asked: None,
@@ -124,9 +137,9 @@ impl Talk<'_> {
         }
         let status = match turn.status {
             Some(status) => status,
-            None => self.client.run(&turn.run_id).await?["status"].as_str().unwrap_or_default().to_owned(),
+            None => self.client.run(&turn.run_id).await?.status,
         };
-        Ok(if status == "completed" { End::Done } else { End::Unhappy })
+        Ok(if status == Status::Completed { End::Done } else { End::Unhappy })
     }
 
     /// Shows the oldest question, unless it is on the screen already.
@@ -151,11 +164,11 @@ impl Talk<'_> {
 
     async fn answer(&mut self, turn: &mut Turn, line: &str) -> anyhow::Result<()> {
         let Some(question) = turn.questions.0.first().cloned() else { return Ok(()) };
-        let Some(mut answer) = text::decision(question.is_approval, line) else {
+        let Some((decision, value)) = text::decision(question.is_approval, line) else {
             aside(question.prompt());
             return Ok(());
         };
-        answer["interrupt_id"] = json!(question.id);
+        let answer = Resume { interrupt_id: SpanId::trusted(&question.id), decision, value };
         turn.asked = None;
         // Once answered it is closed, whoever answered; an error on the way is reported, and it is asked again.
         match self.client.resume(&turn.run_id, &answer).await {
@@ -180,7 +193,7 @@ impl Talk<'_> {
             turn.questions.0.clear();
         }
         say("cancelling; press Ctrl-C again to quit");
-        let cancel = self.client.cancel(&turn.run_id, Some("cancelled in the terminal"));
+        let cancel = self.client.cancel(&turn.run_id, Some(Title::trusted("cancelled in the terminal")));
         tokio::select! {
             done = cancel => if let Err(error) = done && error.code.as_deref() != Some("run_ended") {
                 exit::report(&error.into());
@@ -208,8 +221,7 @@ impl Turn {
 
     fn frame(&mut self, frame: &Frame) -> anyhow::Result<()> {
         if frame.event == "stream.end" {
-            let told: Value = serde_json::from_str(&frame.data).unwrap_or_default();
-            self.status = told["status"].as_str().map(str::to_owned);
+            self.status = serde_json::from_str::<StreamEnd>(&frame.data).ok().map(|end| end.status);
             return show(self.view.break_line());
         }
         let event = Event::of(frame);

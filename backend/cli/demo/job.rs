@@ -22,14 +22,18 @@ use crate::{
     clock::{Clock, IdSource, monotonic},
     config::{DataArgs, File},
     domain::{
+        context::Role,
         event::EventKind,
         failure::Failure,
-        id::{Name, RunId},
+        id::{Name, RunId, SpanId, Title},
+        interrupt::Decision,
+        json::Json,
     },
     runners::{
         agents::Agents,
         client::{Runner, Settings},
     },
+    wire::runs::{CreateRun, Resume},
 };
 
 /// The agents and what they do.
@@ -90,11 +94,17 @@ impl Job {
 
     /// Creates the supervisor's run, with the configuration beside it for those who look at the run.
     pub(super) async fn create(&self) -> anyhow::Result<()> {
-        let (run_id, name) = (self.run_id.to_string(), name(&self.folder));
-        let run = json!({
-            "run_id": run_id, "agent": own("lead-demo", self.run_id), "role": "supervisor", "title": format!("A look at {name}"),
-            "input": self.input(), "tags": ["demo"], "start": false,
-        });
+        let run_id = self.run_id.to_string();
+        let run = CreateRun {
+            run_id: Some(self.run_id),
+            agent: Some(Name::trusted(&own("lead-demo", self.run_id))),
+            role: Some(Role::Supervisor),
+            title: Some(Title::trusted(&format!("A look at {}", name(&self.folder)))),
+            input: Some(self.input()),
+            tags: vec![Name::trusted("demo")],
+            start: Some(false),
+            ..CreateRun::default()
+        };
         self.client.insist(PATIENCE, |_| self.client.create_run(&run)).await?;
         let (query, bytes) =
             ([("name", "demo.toml"), ("event_id", "demo.toml")], Bytes::from_static(CONFIG.as_bytes()));
@@ -107,14 +117,14 @@ impl Job {
     /// Rejects a run that was created for something else.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         let run = self.client.run(&self.run_id.to_string()).await?;
-        anyhow::ensure!(run["input"] == self.input(), "run {} is not a demo of this folder", self.run_id);
+        anyhow::ensure!(run.input == Some(self.input()), "run {} is not a demo of this folder", self.run_id);
         Ok(())
     }
 
     /// The supervisor's input. It distinguishes this folder from others of its name, without revealing its path.
-    fn input(&self) -> Value {
+    fn input(&self) -> Json {
         let place = hex::encode(&Sha256::digest(self.folder.as_os_str().as_encoded_bytes())[..8]);
-        json!({"task": format!("Have a look at {}.", name(&self.folder)), "folder": place})
+        Json::of(&json!({"task": format!("Have a look at {}.", name(&self.folder)), "folder": place}))
     }
 
     /// Executes the runs for as long as `watching` takes. If the server accepts no runner, both end.
@@ -194,7 +204,8 @@ impl Job {
     /// Answers if the person does not: the call is not made.
     async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
         let value = format!("No answer within {} s, so this was not done.", self.answer_after.as_secs());
-        let answer = json!({"interrupt_id": asked.span_id, "decision": "respond", "value": value});
+        let interrupt_id = SpanId::trusted(asked.span_id.as_deref().unwrap_or_default());
+        let answer = Resume { interrupt_id, decision: Decision::Respond, value: Some(Json::of(&value)) };
         let run_id = asked.run_id.to_string();
         match self.client.insist(PATIENCE, |_| self.client.resume(&run_id, &answer)).await {
             // Another answer came first, or the run has ended.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{CheckResult, PATIENCE};
 use crate::{
-    cli::connection::Connection,
+    cli::{connection::Connection, render::clean},
     client::{Arrival, Client, Error, Kind, StreamProbe},
     domain::limits::{BODY_BYTES_MAX, PING_MS},
 };
@@ -41,11 +41,10 @@ impl Connectivity {
             }
         };
         let is_elsewhere = !client.is_of_this_machine();
-        let health = tokio::time::timeout(PATIENCE, client.get_json("/livez")).await;
+        let health = tokio::time::timeout(PATIENCE, client.health()).await;
         let server = match &health {
             Ok(Ok(health)) if client.ready().await => {
-                let version = health["version"].as_str().unwrap_or("?");
-                CheckResult::Good(format!("{} is ready, version {version}", connection.url))
+                CheckResult::Good(format!("{} is ready, version {}", connection.url, clean(&health.version)))
             }
             Ok(Ok(_)) => CheckResult::Bad(
                 format!("{} is running but not ready", connection.url),

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::line::Line;
@@ -12,7 +12,11 @@ use crate::{
         exit::CliError,
         render::{clean, print, say},
     },
-    client::{Ack, AckEvent, Client, Error},
+    client::{Client, Error},
+    wire::{
+        events::{EmitReply, EmitReplyEvent},
+        runs::CreateRun,
+    },
 };
 
 /// Counts of what happened to the events so far.
@@ -29,8 +33,8 @@ struct EmitCounts {
 /// The run that the events go to.
 pub(super) enum Run {
     There(String),
-    /// Created with this body before the first event: input without a good event leaves no run behind.
-    New(Value),
+    /// Created before the first event: input without a good event leaves no run behind.
+    New(Box<CreateRun>),
     Created(String),
 }
 
@@ -74,13 +78,11 @@ impl Sender {
 
     /// Creates the run, unless it is there.
     async fn create(&mut self) -> anyhow::Result<()> {
-        let Run::New(body) = &self.run else { return Ok(()) };
-        let run = self.client.create_run(body).await?;
-        let run_id =
-            run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not return the run's id"))?;
-        say(format!("run   {}", clean(run_id)));
-        say(format!("page  {}", clean(&self.client.page_of(run_id))));
-        self.run = Run::Created(run_id.to_owned());
+        let Run::New(new) = &self.run else { return Ok(()) };
+        let run_id = self.client.create_run(new).await?.run_id.to_string();
+        say(format!("run   {run_id}"));
+        say(format!("page  {}", clean(&self.client.page_of(&run_id))));
+        self.run = Run::Created(run_id);
         Ok(())
     }
 
@@ -138,7 +140,7 @@ impl Sender {
         parts.join(", ")
     }
 
-    async fn store(&self, lines: &[Line]) -> Result<Ack, Error> {
+    async fn store(&self, lines: &[Line]) -> Result<EmitReply, Error> {
         let mut body = String::with_capacity(lines.iter().map(|line| line.event.len() + 1).sum());
         for line in lines {
             body.push_str(&line.event);
@@ -147,7 +149,7 @@ impl Sender {
         self.client.emit_ndjson_until_stored(self.run_id(), Bytes::from(body), self.patience).await
     }
 
-    fn note(&mut self, lines: &[Line], ack: &Ack) -> anyhow::Result<()> {
+    fn note(&mut self, lines: &[Line], ack: &EmitReply) -> anyhow::Result<()> {
         let mut told = String::new();
         for (line, event) in lines.iter().zip(&ack.events) {
             match event.seq {
@@ -172,7 +174,7 @@ impl Sender {
     }
 }
 
-fn is_ours(event: &AckEvent, ids: &str) -> bool {
+fn is_ours(event: &EmitReplyEvent, ids: &str) -> bool {
     event.event_id.as_ref().is_some_and(|event_id| event_id.starts_with(ids))
 }
 

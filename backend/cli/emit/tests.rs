@@ -1,9 +1,10 @@
 use clap::Parser as _;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    cli::fake::{Answer, Fake},
+    cli::fake::{Answer, Fake, RUN, sample_run},
     client::Client,
 };
 
@@ -77,8 +78,10 @@ fn flags_become_one_event_and_one_run() {
     ];
     let args = parse(&words).unwrap();
     assert_eq!(one_event(&args.one), r#"{"type":"tool.started","span_id":"c\"1","payload":{"b":1.0,"a":2}}"#);
-    assert_eq!(run_body(&args.new_run), json!({"title": "T", "tags": ["x"]}));
-    assert_eq!(run_body(&parse(&[]).unwrap().new_run), json!({}));
+    let sent = |new_run: NewRun| serde_json::to_value(CreateRun::from(new_run)).unwrap();
+    let (named, bare) = (sent(args.new_run), sent(parse(&[]).unwrap().new_run));
+    assert_eq!((&named["title"], &named["tags"], &named["agent"]), (&json!("T"), &json!(["x"]), &Value::Null));
+    assert_eq!(bare, serde_json::to_value(CreateRun::default()).unwrap());
 }
 
 #[test]
@@ -184,16 +187,16 @@ async fn what_concerns_the_run_is_not_blamed_on_a_line() {
 
 #[tokio::test]
 async fn a_run_is_created_with_its_first_good_event() {
-    let created = Answer::json(&json!({"run_id": "r", "stream_url": "/api/stream/runs/r"}));
+    let created = Answer::json(&sample_run());
     let mut fake = Fake::start([created, acknowledged(&[Some(3)])]).await;
     let client = Client::new(&fake.url, None).unwrap();
-    let mut sender =
-        Sender::new(client, Run::New(json!({"title": "T"})), Uuid::nil(), Duration::from_secs(5), true, false);
+    let new = Run::New(Box::default());
+    let mut sender = Sender::new(client, new, Uuid::nil(), Duration::from_secs(5), true, false);
     sender.refuse(1, "not JSON").unwrap();
     sender.send(Vec::new()).await.unwrap();
     assert!(sender.is_without_run() && sender.created().is_none());
     sender.send(lines(&["one"])).await.unwrap();
-    assert_eq!(sender.created(), Some("r"));
+    assert_eq!(sender.created(), Some(RUN));
     assert!(fake.request().await.starts_with("POST /api/runs HTTP/1.1\r\n"));
-    assert!(fake.request().await.starts_with("POST /api/runs/r/events HTTP/1.1\r\n"));
+    assert!(fake.request().await.starts_with(&format!("POST /api/runs/{RUN}/events HTTP/1.1\r\n")));
 }

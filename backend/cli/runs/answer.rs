@@ -1,7 +1,8 @@
 //! `runreel runs answer`: what a run waits for, and a person's answer.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::Value;
 
 use super::Common;
 use crate::{
@@ -11,7 +12,11 @@ use crate::{
         run_arg::RunArg,
     },
     client::Client,
-    domain::id::SpanId,
+    domain::{event::EventKind, id::SpanId, interrupt::Decision, json::Json, run::Status},
+    wire::{
+        events::RunEvent,
+        runs::{Resume, Run},
+    },
 };
 
 /// Longest prompt shown on one line, characters.
@@ -22,8 +27,8 @@ pub(super) struct Answer {
     /// The run: its id, the beginning of it, or last
     run: RunArg,
     /// The decision; without one, the open interrupts are printed
-    #[arg(value_parser = ["approve", "reject", "respond"])]
-    decision: Option<String>,
+    #[arg(value_parser = decision())]
+    decision: Option<Decision>,
     /// The value of the answer: JSON, otherwise taken as text
     #[arg(requires = "decision")]
     value: Option<String>,
@@ -34,12 +39,20 @@ pub(super) struct Answer {
     common: Common,
 }
 
+fn decision() -> impl TypedValueParser<Value = Decision> {
+    PossibleValuesParser::new(["approve", "reject", "respond"]).map(|word| match word.as_str() {
+        "approve" => Decision::Approve,
+        "reject" => Decision::Reject,
+        _ => Decision::Respond,
+    })
+}
+
 pub(super) async fn run(args: &Answer) -> Result<()> {
     let client = args.common.connection.client()?;
     let run = args.run.resolve(&client).await?.to_string();
-    let Some(decision) = &args.decision else {
+    let Some(decision) = args.decision else {
         let open = open_of(&client, &run).await?;
-        let lines = open.iter().map(|open| if args.common.json { format!("{open}\n") } else { line(open) });
+        let lines = open.iter().map(|open| if args.common.json { format!("{}\n", open.json) } else { open.line() });
         print(&lines.collect::<String>())?;
         if open.is_empty() {
             say("the run has no open interrupt");
@@ -48,27 +61,75 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
     };
     let answered = give(&client, &run, (decision, args.value.as_deref()), args.interrupt.as_ref()).await?;
     if args.common.json {
-        print(&format!("{answered}\n"))?;
+        print(&format!("{}\n", serde_json::to_string(&answered)?))?;
     }
     say(told(&answered));
     Ok(())
 }
 
+/// An open interrupt.
+#[derive(Debug)]
+pub(in crate::cli) struct Asked {
+    /// Its `interrupt.requested`, as the server wrote it.
+    json: Json,
+    event: RunEvent,
+}
+
+impl Asked {
+    /// On one line.
+    pub(in crate::cli) fn line(&self) -> String {
+        let payload = &self.event.payload;
+        let prompt = payload.member::<Value>("prompt").filter(|prompt| !prompt.is_null());
+        let prompt = match prompt.or_else(|| serde_json::from_str(payload.as_str()).ok()).unwrap_or_default() {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        format!("{}  {}\n", clean(self.id()), clip(&clean(&prompt), PROMPT_CHARS_MAX))
+    }
+
+    fn id(&self) -> &str {
+        self.event.span_id.as_deref().unwrap_or_default()
+    }
+}
+
 /// The open interrupts of a run.
-pub(in crate::cli) async fn open_of(client: &Client, run: &str) -> Result<Vec<Value>> {
-    Ok(open_interrupts(&interrupt_events(client, run).await?))
+pub(in crate::cli) async fn open_of(client: &Client, run: &str) -> Result<Vec<Asked>> {
+    let (mut open, mut after) = (Vec::new(), "0".to_owned());
+    loop {
+        let query = [("types", "interrupt.*,run.*"), ("limit", "1000"), ("after", &after)];
+        let page = client.events_page(run, &query).await?;
+        for event in page.events {
+            follow(&mut open, event)?;
+        }
+        after = page.last_id;
+        if !page.has_more {
+            return Ok(open);
+        }
+    }
+}
+
+/// Takes the next event of the log: a request is open until it is resolved or the run ends.
+fn follow(open: &mut Vec<Asked>, json: Json) -> serde_json::Result<()> {
+    let event: RunEvent = serde_json::from_str(json.as_str())?;
+    match EventKind::parse(&event.event_type) {
+        Some(EventKind::InterruptRequested) => open.push(Asked { json, event }),
+        Some(EventKind::InterruptResolved) => open.retain(|asked| asked.event.span_id != event.span_id),
+        Some(kind) if kind.status().is_some_and(Status::is_terminal) => open.clear(),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Answers an interrupt of a run, which must be its only open one unless it is named; returns the run.
 pub(in crate::cli) async fn give(
     client: &Client,
     run: &str,
-    (decision, value): (&str, Option<&str>),
+    (decision, value): (Decision, Option<&str>),
     named: Option<&SpanId>,
-) -> Result<Value> {
-    let interrupt = match (named, open_of(client, run).await?.as_slice()) {
-        (Some(interrupt), _) => interrupt.as_str().to_owned(),
-        (None, [only]) => only["span_id"].as_str().unwrap_or_default().to_owned(),
+) -> Result<Run> {
+    let interrupt_id = match (named, open_of(client, run).await?.as_slice()) {
+        (Some(interrupt), _) => interrupt.clone(),
+        (None, [only]) => SpanId::trusted(only.id()),
         (None, []) => return Err(CliError::failed("the run has no open interrupt").into()),
         (None, _) => {
             let hint = format!("list them with: runreel runs answer {run}");
@@ -76,67 +137,36 @@ pub(in crate::cli) async fn give(
             return Err(CliError { hint: Some(hint), ..CliError::usage(what) }.into());
         }
     };
-    let value = value.map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
-    let answer = json!({ "interrupt_id": interrupt, "decision": decision, "value": value });
-    Ok(client.resume(run, &answer).await?)
+    let value = value.map(|text| Json::parse(text).unwrap_or_else(|_| Json::of(&text)));
+    Ok(client.resume(run, &Resume { interrupt_id, decision, value }).await?)
 }
 
 /// What came of an answer.
-pub(in crate::cli) fn told(answered: &Value) -> String {
-    format!("answered; the run is {}", clean(answered["status"].as_str().unwrap_or("unknown")))
-}
-
-async fn interrupt_events(client: &Client, run: &str) -> Result<Vec<Value>> {
-    let (mut events, mut after) = (Vec::new(), "0".to_owned());
-    loop {
-        let path = format!("/api/runs/{run}/events?types=interrupt.*,run.*&limit=1000&after={after}");
-        let page = client.get_json(&path).await?;
-        events.extend(page["events"].as_array().into_iter().flatten().cloned());
-        page["last_id"].as_str().unwrap_or("0").clone_into(&mut after);
-        if page["has_more"] != json!(true) {
-            return Ok(events);
-        }
-    }
-}
-
-/// The unresolved requests of a run that has not ended.
-fn open_interrupts(events: &[Value]) -> Vec<Value> {
-    let is = |event: &Value, kind: &str| event["type"] == kind;
-    if events.iter().any(|event| ["run.completed", "run.failed", "run.cancelled"].iter().any(|end| is(event, end))) {
-        return Vec::new();
-    }
-    let resolved = |id: &Value| events.iter().any(|event| is(event, "interrupt.resolved") && event["span_id"] == *id);
-    let open = |event: &&Value| is(event, "interrupt.requested") && !resolved(&event["span_id"]);
-    events.iter().filter(open).cloned().collect()
-}
-
-/// An open interrupt, on one line.
-pub(in crate::cli) fn line(open: &Value) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let payload = &open["payload"];
-    let prompt = if payload["prompt"].is_null() { text(payload) } else { text(&payload["prompt"]) };
-    let id = clean(open["span_id"].as_str().unwrap_or_default());
-    format!("{id}  {}\n", clip(&clean(&prompt), PROMPT_CHARS_MAX))
+pub(in crate::cli) fn told(answered: &Run) -> String {
+    format!("answered; the run is {}", answered.status.as_str())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn event(kind: &str, id: &str) -> Value {
-        json!({ "type": kind, "span_id": id, "payload": { "prompt": format!("{id}?") } })
+    fn event(kind: &str, id: &str) -> Json {
+        Json::of(&json!({ "run_id": "0198c0de-0000-7000-8000-000000000001", "seq": 1, "type": kind, "role": "agent",
+            "agent": null, "owner_id": "00", "span_id": id, "at": "2025-11-13T02:00:00Z",
+            "payload": { "prompt": format!("{id}?") } }))
     }
 
     #[test]
     fn a_run_waits_for_what_was_asked_and_not_resolved_until_it_ends() {
-        let mut log = vec![
-            event("interrupt.requested", "a"),
-            event("interrupt.requested", "b"),
-            event("interrupt.resolved", "a"),
-        ];
-        assert_eq!(open_interrupts(&log), [event("interrupt.requested", "b")]);
-        assert_eq!(line(&log[1]), "b  b?\n");
-        log.push(event("run.cancelled", ""));
-        assert!(open_interrupts(&log).is_empty());
+        let mut open = Vec::new();
+        for (kind, id) in [("interrupt.requested", "a"), ("interrupt.requested", "b"), ("interrupt.resolved", "a")] {
+            follow(&mut open, event(kind, id)).unwrap();
+        }
+        assert_eq!(open.iter().map(Asked::line).collect::<Vec<_>>(), ["b  b?\n"]);
+        assert_eq!(open[0].json, event("interrupt.requested", "b"));
+        follow(&mut open, event("run.cancelled", "")).unwrap();
+        assert!(open.is_empty());
     }
 }

@@ -3,12 +3,13 @@
 use std::{io::IsTerminal as _, time::Duration};
 
 use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
 
 use super::{Common, table};
 use crate::{
     cli::{
         moment::{Moment, moment},
-        render::{clean, print, say, terminal_width},
+        render::{clean, json_lines, print, say, terminal_width},
     },
     clock::Clock,
     domain::{
@@ -18,6 +19,7 @@ use crate::{
         run::Status,
         search::Search,
     },
+    wire::runs::RunList,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -91,21 +93,21 @@ pub(super) async fn list(list: &List) -> anyhow::Result<()> {
         words.parse::<Search>().map_err(|rule| crate::cli::exit::CliError::usage(rule.to_string()))?;
     }
     let now = Clock::System.now();
-    let page = list.common.connection.client()?.runs(&query(list, now)?).await?;
-    let runs = page["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let answer: Box<RawValue> = list.common.connection.client()?.get(&["runs"], &query(list, now)?).await?;
+    let page: RunList = serde_json::from_str(answer.get())?;
     if list.common.json {
-        print(&runs.iter().fold(String::new(), |lines, run| lines + &run.to_string() + "\n"))?;
-    } else if runs.is_empty() {
+        print(&json_lines(&answer, "runs")?)?;
+    } else if page.runs.is_empty() {
         say("no runs");
     } else {
-        print(&table::list(runs, now, terminal_width()))?;
+        print(&table::list(&page.runs, now, terminal_width()))?;
     }
-    match (page["searched"].is_null(), &page["searched"]["up_to"], page["searched"]["lag_ms"].as_i64()) {
-        (true, ..) | (_, _, Some(0)) => {}
-        (_, serde_json::Value::String(up_to), _) => say(format!("searched what was stored up to {}", clean(up_to))),
-        _ => say("the search index is still being filled: runs may be missing"),
+    match page.searched.map(|searched| (searched.up_to, searched.lag_ms)) {
+        None | Some((_, Some(0))) => {}
+        Some((Some(up_to), _)) => say(format!("searched what was stored up to {}", clean(&up_to))),
+        Some((None, _)) => say("the search index is still being filled: runs may be missing"),
     }
-    if !page["next_cursor"].is_null() && std::io::stderr().is_terminal() {
+    if page.next_cursor.is_some() && std::io::stderr().is_terminal() {
         say(format!("more runs exist; use --limit {}", (list.limit * 5).min(PAGE_ROWS_MAX)));
     }
     Ok(())

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{
     cli::render::{between, clean, clean_lines, clip, duration},
-    domain::failure::Failure,
+    domain::{failure::Failure, json::Json, run::Status},
+    wire::runs::{Run, Spending},
 };
 
 /// Longest agent in the table, characters.
@@ -27,7 +28,7 @@ const SHORT_ID_CHARS_MIN: usize = 13;
 
 /// A table of runs, one line each. On a narrow terminal the ids are cut to a beginning that is enough for the commands,
 /// and the last columns are left out, so that agents and titles have room. `None` is no terminal: nothing is cut.
-pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> String {
+pub(super) fn list(runs: &[Run], now: DateTime<Utc>, width: Option<usize>) -> String {
     let is_narrow = width.is_some_and(|width| width < WIDTH_OF_ALL);
     let id_chars = if is_narrow { short_id_chars(runs) } else { usize::MAX };
     let mut table = Table::new();
@@ -42,14 +43,14 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
     table.set_header(header);
     for run in runs {
         let mut cells = vec![
-            Cell::new(text(run, "run_id").chars().take(id_chars).collect::<String>()),
+            Cell::new(run.run_id.to_string().chars().take(id_chars).collect::<String>()),
             status(run),
-            Cell::new(clip(&text(run, "agent"), if is_narrow { AGENT_CHARS_MAX / 2 } else { AGENT_CHARS_MAX })),
+            Cell::new(clip(&text(run.agent.as_ref()), if is_narrow { AGENT_CHARS_MAX / 2 } else { AGENT_CHARS_MAX })),
             Cell::new(clip(&about(run), TITLE_CHARS_MAX)),
             Cell::new(if is_narrow { short_age(run, now) } else { age(run, now) }),
             Cell::new(took(run, now)),
-            Cell::new(text(run, "last_seq")),
-            Cell::new(cost(&run["usage"])),
+            Cell::new(run.last_seq),
+            Cell::new(cost(run.usage.as_ref())),
         ];
         cells.truncate(columns);
         let mut row = Row::from(cells);
@@ -69,85 +70,81 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
 }
 
 /// The title of a run, how many are below it, and how it went.
-fn about(run: &Value) -> String {
-    let below = run["descendants"]["count"].as_i64().filter(|count| *count > 0);
+fn about(run: &Run) -> String {
+    let below = run.descendants.as_ref().map(|below| below.count).filter(|count| *count > 0);
     let below = below.map(|count| format!("(+{count} {})", if count == 1 { "run" } else { "runs" }));
-    let named = [Some(text(run, "title")), below].into_iter().flatten().filter(|text| !text.is_empty());
+    let named = [Some(text(run.title.as_ref())), below].into_iter().flatten().filter(|text| !text.is_empty());
     let named = named.collect::<Vec<_>>().join(" ");
-    let all = [named, text(&run["excerpt"], "text")].into_iter().filter(|text| !text.is_empty());
+    let excerpt = text(run.excerpt.as_ref().map(|excerpt| &excerpt.text));
+    let all = [named, excerpt].into_iter().filter(|text| !text.is_empty());
     all.collect::<Vec<_>>().join(" · ")
 }
 
 /// How much of the ids tells these runs apart.
-fn short_id_chars(runs: &[Value]) -> usize {
-    let mut ids: Vec<&str> = runs.iter().filter_map(|run| run["run_id"].as_str()).collect();
+fn short_id_chars(runs: &[Run]) -> usize {
+    let mut ids: Vec<String> = runs.iter().map(|run| run.run_id.to_string()).collect();
     ids.sort_unstable();
-    let shared = |(one, other): (&str, &str)| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-    let most = ids.windows(2).map(|pair| shared((pair[0], pair[1]))).max().unwrap_or_default();
+    let shared = |(one, other): (&String, &String)| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let most = ids.windows(2).map(|pair| shared((&pair[0], &pair[1]))).max().unwrap_or_default();
     // One more that differs; behind a hyphen rather than at it.
     let chars = (most + 1).max(SHORT_ID_CHARS_MIN);
     if matches!(chars, 14 | 19 | 24) { chars + 1 } else { chars }
 }
 
 /// One run, a line for each thing that is known of it.
-pub(super) fn details(run: &Value, page: &str, now: DateTime<Utc>) -> String {
+pub(super) fn details(run: &Run, page: &str, now: DateTime<Utc>) -> String {
     let mut out = String::new();
     let mut tell = |name: &str, value: &str| {
         if !value.is_empty() {
             _ = writeln!(out, "{name:<9} {}", value.replace('\n', "\n          "));
         }
     };
-    tell("run", &text(run, "run_id"));
-    tell("title", &text(run, "title"));
+    tell("run", &run.run_id.to_string());
+    tell("title", &text(run.title.as_ref()));
     tell("status", &status_word(run));
-    let (role, agent) = (text(run, "role"), text(run, "agent"));
-    tell("agent", &if agent.is_empty() { role } else { format!("{agent} ({role})") });
-    tell("thread", &text(run, "thread_id"));
-    tell("session", &text(run, "session_id"));
-    tell("parent", &text(run, "parent_run_id"));
-    tell(
-        "tags",
-        &run["tags"].as_array().map(|tags| tags.iter().map(plain).collect::<Vec<_>>().join(" ")).unwrap_or_default(),
-    );
-    tell("created", &[text(run, "created_at"), age(run, now)].join("  "));
+    let (role, agent) = (run.role.as_str(), text(run.agent.as_ref()));
+    tell("agent", &if agent.is_empty() { role.to_owned() } else { format!("{agent} ({role})") });
+    tell("thread", &text(run.thread_id.as_ref()));
+    tell("session", &text(run.session_id.as_ref()));
+    tell("parent", &run.parent_run_id.map(|run_id| run_id.to_string()).unwrap_or_default());
+    tell("tags", &clean(&run.tags.join(" ")));
+    tell("created", &[clean(&run.created_at), age(run, now)].join("  "));
     tell("took", &took(run, now));
-    tell("events", &text(run, "last_seq"));
-    tell("tokens", &tokens(&run["usage"]));
-    tell("cost", &cost(&run["usage"]));
-    tell("input", &block(&run["input"]));
-    tell("output", &block(&run["output"]));
-    tell("error", &failure(&run["error"]));
-    tell("metadata", &block(&run["metadata"]));
+    tell("events", &run.last_seq.to_string());
+    tell("tokens", &run.usage.as_ref().map(tokens).unwrap_or_default());
+    tell("cost", &cost(run.usage.as_ref()));
+    tell("input", &block(run.input.as_ref()));
+    tell("output", &block(run.output.as_ref()));
+    tell("error", &failure(run.error.as_ref()));
+    tell("metadata", &block(Some(&run.metadata)));
     tell("page", page);
     out
 }
 
-fn status(run: &Value) -> Cell {
-    let word = status_word(run);
-    let color = match run["status"].as_str() {
-        _ if run["stalled"] == true => Color::Yellow,
-        Some("completed") => Color::Green,
-        Some("failed") => Color::Red,
-        Some("cancelled") => Color::Yellow,
-        Some("waiting" | "interrupted") => Color::Magenta,
-        Some("running") => Color::Cyan,
-        _ => Color::Reset,
+fn status(run: &Run) -> Cell {
+    let color = match run.status {
+        _ if run.stalled => Color::Yellow,
+        Status::Completed => Color::Green,
+        Status::Failed => Color::Red,
+        Status::Cancelled => Color::Yellow,
+        Status::Waiting | Status::Interrupted => Color::Magenta,
+        Status::Running => Color::Cyan,
+        Status::Queued => Color::Reset,
     };
-    Cell::new(word).fg(color)
+    Cell::new(status_word(run)).fg(color)
 }
 
-fn status_word(run: &Value) -> String {
-    let status = text(run, "status");
-    if run["stalled"] == true { format!("{status}, stalled") } else { status }
+fn status_word(run: &Run) -> String {
+    let status = run.status.as_str();
+    if run.stalled { format!("{status}, stalled") } else { status.to_owned() }
 }
 
-fn age(run: &Value, now: DateTime<Utc>) -> String {
-    let age = run["created_at"].as_str().and_then(|at| between(at, &now.to_rfc3339()));
-    age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()
+fn age(run: &Run, now: DateTime<Utc>) -> String {
+    between(&run.created_at, &now.to_rfc3339()).map(|age| format!("{} ago", duration(age))).unwrap_or_default()
 }
 
 /// The larger unit of the age alone.
-fn short_age(run: &Value, now: DateTime<Utc>) -> String {
+fn short_age(run: &Run, now: DateTime<Utc>) -> String {
     let age = age(run, now);
     match age.split_whitespace().collect::<Vec<_>>()[..] {
         [number, unit, ..] => format!("{number} {unit} ago"),
@@ -156,16 +153,16 @@ fn short_age(run: &Value, now: DateTime<Utc>) -> String {
 }
 
 /// From the start to the end, or to now if it is still running.
-fn took(run: &Value, now: DateTime<Utc>) -> String {
+fn took(run: &Run, now: DateTime<Utc>) -> String {
     let now = now.to_rfc3339();
-    let ended = run["ended_at"].as_str().unwrap_or(&now);
-    run["started_at"].as_str().and_then(|started| between(started, ended)).map(duration).unwrap_or_default()
+    let ended = run.ended_at.as_ref().unwrap_or(&now);
+    run.started_at.as_ref().and_then(|started| between(started, ended)).map(duration).unwrap_or_default()
 }
 
 /// What is known of a cost; a sum of which parts are not known is at least that much.
-fn cost(usage: &Value) -> String {
-    let is_partial = usage["is_partial"] == true;
-    match usage["cost_usd"].as_f64() {
+fn cost(usage: Option<&Spending>) -> String {
+    let is_partial = usage.is_some_and(|usage| usage.is_partial);
+    match usage.and_then(|usage| usage.cost_usd) {
         Some(usd) => {
             let decimals = decimals(usd);
             format!("{}${usd:.decimals$}", if is_partial { "≥ " } else { "" })
@@ -184,68 +181,59 @@ fn decimals(usd: f64) -> usize {
     }
 }
 
-fn tokens(usage: &Value) -> String {
-    let count = |name: &str| usage[name].as_u64().unwrap_or_default();
-    let part = |name: &str, what: &str| match count(name) {
-        0 => String::new(),
-        count => format!(", {count} {what}"),
-    };
-    if !usage.is_object() {
-        return String::new();
-    }
-    let (read, written) = (part("cached_tokens", "cached"), part("cache_write_tokens", "written to the cache"));
-    let (input, output, calls) = (count("input_tokens"), count("output_tokens"), count("calls"));
-    let reasoning = part("reasoning_tokens", "reasoning");
-    format!("{input} in{read}{written}; {output} out{reasoning}; {calls} call{}", if calls == 1 { "" } else { "s" })
+fn tokens(Spending { calls, tokens, .. }: &Spending) -> String {
+    let part = |count: u64, what: &str| if count == 0 { String::new() } else { format!(", {count} {what}") };
+    let (input, output) = (tokens.input_tokens, tokens.output_tokens);
+    let (read, written) =
+        (part(tokens.cached_tokens, "cached"), part(tokens.cache_write_tokens, "written to the cache"));
+    let reasoning = part(tokens.reasoning_tokens, "reasoning");
+    format!("{input} in{read}{written}; {output} out{reasoning}; {calls} call{}", if *calls == 1 { "" } else { "s" })
 }
 
-fn text(run: &Value, name: &str) -> String {
-    plain(&run[name])
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => clean(text),
-        other => clean(&other.to_string()),
-    }
+fn text(text: Option<&String>) -> String {
+    text.map(|text| clean(text)).unwrap_or_default()
 }
 
 /// Text as its lines, anything else as indented JSON.
-fn block(value: &Value) -> String {
-    let text = match value {
+fn block(json: Option<&Json>) -> String {
+    let text = match json.map(read).unwrap_or_default() {
         Value::Null => return String::new(),
         Value::Object(members) if members.is_empty() => return String::new(),
-        Value::String(text) => clean_lines(text),
-        other => clean_lines(&serde_json::to_string_pretty(other).unwrap_or_default()),
+        Value::String(text) => clean_lines(&text),
+        other => clean_lines(&serde_json::to_string_pretty(&other).unwrap_or_default()),
     };
     clip(&text, VALUE_CHARS_MAX)
 }
 
+fn read(json: &Json) -> Value {
+    serde_json::from_str(json.as_str()).unwrap_or_default()
+}
+
 /// The error, its stack and its causes, each on lines of its own.
-fn failure(error: &Value) -> String {
-    let told = Failure::read(error).map(|failure| failure.block()).unwrap_or_default();
+fn failure(error: Option<&Json>) -> String {
+    let told = error.and_then(|error| Failure::read(&read(error))).map(|failure| failure.block()).unwrap_or_default();
     clip(&clean_lines(&told), FAILURE_CHARS_MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
+    use crate::{
+        cli::fake::sample_run,
+        wire::runs::{Descendants, Excerpt, ExcerptKind},
+    };
 
     fn now() -> DateTime<Utc> {
         DateTime::parse_from_rfc3339("2025-11-13T02:00:00Z").unwrap().to_utc()
     }
 
-    fn run() -> Value {
-        json!({"run_id": "0198c0de-0000-7000-8000-000000000001", "status": "running", "stalled": true, "role": "agent",
-            "agent": "coder", "title": "Fix the\nbuild", "created_at": "2025-11-13T01:55:00Z", "last_seq": 12,
-            "started_at": "2025-11-13T01:55:10Z", "ended_at": null, "input": {"n": 1}, "output": null, "tags": ["a", "b"],
-            "metadata": {}, "usage": {"calls": 2, "input_tokens": 1200, "cached_tokens": 200, "cache_write_tokens": 0,
-            "output_tokens": 300, "reasoning_tokens": 0, "cost_usd": 0.0055, "is_partial": true}})
+    fn run() -> Run {
+        serde_json::from_value(sample_run()).unwrap()
     }
 
-    fn plain_list(runs: &[Value]) -> String {
+    fn plain_list(runs: &[Run]) -> String {
         anstream::adapter::strip_str(&list(runs, now(), None)).to_string()
     }
 
@@ -264,22 +252,21 @@ mod tests {
     #[test]
     fn the_title_is_followed_by_what_is_below_and_how_it_went() {
         let mut one = run();
-        one["descendants"] = json!({"count": 2, "worst_status": "failed"});
-        one["excerpt"] = json!({"kind": "error", "text": "it\nbroke"});
+        one.descendants = Some(Descendants { count: 2, worst_status: Some(Status::Failed) });
+        one.excerpt = Some(Excerpt { kind: ExcerptKind::Error, text: "it\nbroke".to_owned() });
         assert_eq!(about(&one), "Fix the build (+2 runs) · it broke");
-        one["title"] = Value::Null;
-        one["descendants"] = json!({"count": 0, "worst_status": null});
+        one.title = None;
+        one.descendants = Some(Descendants::default());
         assert_eq!(about(&one), "it broke");
     }
 
     #[test]
     fn eighty_columns_show_agent_and_title_and_an_id_that_can_be_copied() {
         let mut other = run();
-        other["run_id"] = json!("0198c0de-0000-7abc-8000-000000000002");
-        other["status"] = json!("interrupted");
-        other["agent"] = json!("a-researcher-of-things");
-        other["title"] = json!("What the quarter has cost, and what of it was planned");
-        other["stalled"] = json!(false);
+        other.run_id = "0198c0de-0000-7abc-8000-000000000002".parse().unwrap();
+        (other.status, other.stalled) = (Status::Interrupted, false);
+        other.agent = Some("a-researcher-of-things".to_owned());
+        other.title = Some("What the quarter has cost, and what of it was planned".to_owned());
         let table = anstream::adapter::strip_str(&list(&[run(), other], now(), Some(80))).to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines.len(), 3, "{table}");
@@ -302,21 +289,20 @@ mod tests {
     #[test]
     fn an_error_is_shown_with_its_stack_as_lines() {
         let stack = "  File \"report.py\", line 3, in build\n    row[\"id\"]";
-        let mut run = json!({"run_id": "0198c0de-0000-7000-8000-000000000001", "status": "failed"});
-        run["error"] = json!({"type": "KeyError", "message": "'id'", "stack": stack, "cause": "no row"});
+        let error = json!({"type": "KeyError", "message": "'id'", "stack": stack, "cause": "no row"});
+        let run = Run { error: Some(Json::of(&error)), ..run() };
         let expected = "\nerror     KeyError: 'id'\n              File \"report.py\", line 3, in build\n                row[\"id\"]\n          caused by no row\n";
         assert!(details(&run, "", now()).ends_with(expected), "{}", details(&run, "", now()));
     }
 
     #[test]
     fn nothing_a_run_holds_reaches_the_terminal_raw() {
-        let hostile = json!("\u{1b}]0;x\u{7}\u{1b}[2J\r\u{9b}1m");
-        let mut run = run();
-        for name in ["run_id", "status", "agent", "title", "created_at", "started_at", "input", "error", "last_seq"] {
-            run[name] = hostile.clone();
-        }
-        run["tags"] = json!([hostile]);
-        for text in [plain_list(&[run.clone()]), details(&run, "", now())] {
+        let hostile = "\u{1b}]0;x\u{7}\u{1b}[2J\r\u{9b}1m".to_owned();
+        let (text, json) = (Some(hostile.clone()), Some(Json::of(&hostile)));
+        let mut run = Run { agent: text.clone(), title: text.clone(), started_at: text.clone(), ..run() };
+        (run.thread_id, run.session_id, run.tags) = (text.clone(), text, vec![hostile.clone()]);
+        (run.created_at, run.input, run.error) = (hostile, json.clone(), json);
+        for text in [details(&run, "", now()), plain_list(&[run])] {
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         }
     }

@@ -15,6 +15,7 @@ use crate::{
             message::{calls_of, named_role, role_of, text_of},
         },
     },
+    wire::saved_sessions::Saved,
 };
 
 /// Longest text of a message in the table, characters.
@@ -23,19 +24,19 @@ const TEXT_CHARS_MAX: usize = 60;
 const ARGS_CHARS_MAX: usize = 400;
 
 /// A table of sessions, one line each.
-pub(super) fn table(sessions: &[Value], now: DateTime<Utc>) -> String {
+pub(super) fn table(sessions: &[Saved], now: DateTime<Utc>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).enforce_styling();
     let head = ["NAME", "MESSAGES", "CONTENT", "SAVED", "ABOUT"];
     table.set_header(Row::from(head.map(|name| Cell::new(name).add_attribute(Attribute::Dim)).to_vec()));
     for session in sessions {
-        let text = |member: &str| clean(session[member].as_str().unwrap_or_default());
-        let age = between(session["updated_at"].as_str().unwrap_or_default(), &now.to_rfc3339());
-        let about = [text("description"), text("first_message")].into_iter().find(|text| !text.is_empty());
+        let age = between(&session.updated_at, &now.to_rfc3339());
+        let about = [&session.description, &session.first_message].into_iter().flatten();
+        let about = about.map(|text| clean(text)).find(|text| !text.is_empty());
         let mut row = Row::from(vec![
-            Cell::new(text("name")),
-            Cell::new(session["message_count"].to_string()),
-            Cell::new(if session["fallback"] == true { "messages only" } else { "in full" }),
+            Cell::new(clean(&session.name)),
+            Cell::new(session.message_count),
+            Cell::new(if session.fallback { "messages only" } else { "in full" }),
             Cell::new(age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()),
             Cell::new(clip(&about.unwrap_or_default(), TEXT_CHARS_MAX)),
         ]);
@@ -89,12 +90,12 @@ pub(super) fn markdown(session: &SavedSession) -> String {
 
 fn about(session: &SavedSession) -> String {
     let how = if session.thread.is_fallback() { "with its messages only" } else { "in full" };
-    format!("{}, saved {} {how}", messages(&Value::from(session.message_count)), timestamp(session.updated_at))
+    format!("{}, saved {} {how}", messages(session.message_count), timestamp(session.updated_at))
 }
 
 /// The number of messages, in words.
-pub(super) fn messages(count: &Value) -> String {
-    format!("{count} {}", if *count == 1 { "message" } else { "messages" })
+pub(super) fn messages(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "message" } else { "messages" })
 }
 
 fn speaker(message: &Value) -> String {
@@ -141,10 +142,16 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_for_each() {
-        let rows = [
-            json!({"name": "a", "message_count": 3, "fallback": true, "updated_at": "1970-01-01T00:00:01Z", "first_message": "hi"}),
-            json!({"name": "b", "message_count": 4, "fallback": false, "updated_at": "1970-01-01T00:00:01Z", "description": "plan"}),
-        ];
+        let row = |name: &str, message_count, fallback| Saved {
+            name: name.to_owned(),
+            description: None,
+            created_at: "1970-01-01T00:00:01Z".to_owned(),
+            updated_at: "1970-01-01T00:00:01Z".to_owned(),
+            message_count,
+            first_message: Some("hi".to_owned()),
+            fallback,
+        };
+        let rows = [row("a", 3, true), Saved { description: Some("plan".to_owned()), ..row("b", 4, false) }];
         let text = table(&rows, DateTime::from_timestamp(11, 0).unwrap());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["a", "3", "messages", "only", "10.0", "s", "ago", "hi"]);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -135,4 +135,17 @@ async fn read_request(socket: &mut TcpStream) -> String {
         }
         assert!(socket.read_buf(&mut bytes).await.unwrap() > 0, "a request was cut off");
     }
+}
+
+/// The run of [`sample_run`].
+pub(crate) const RUN: &str = "0198c0de-0000-7000-8000-000000000001";
+
+/// A run, as a server answers.
+pub(crate) fn sample_run() -> Value {
+    json!({"run_id": RUN, "root_run_id": RUN, "owner_id": "00", "status": "running", "stalled": true, "role": "agent",
+        "agent": "coder", "title": "Fix the\nbuild", "created_at": "2025-11-13T01:55:00Z", "last_seq": 12,
+        "started_at": "2025-11-13T01:55:10Z", "ended_at": null, "last_event_at": "2025-11-13T01:56:00Z",
+        "input": {"n": 1}, "output": null, "tags": ["a", "b"], "metadata": {}, "stream_url": format!("/api/stream/runs/{RUN}"),
+        "usage": {"calls": 2, "input_tokens": 1200, "cached_tokens": 200, "cache_write_tokens": 0,
+        "output_tokens": 300, "reasoning_tokens": 0, "cost_usd": 0.0055, "is_partial": true}})
 }

@@ -17,7 +17,7 @@ use crate::{
         checkpoint::Checkpoint,
         context::{Role, RunContext},
         event::NewEvent,
-        id::{RunId, SpanId, ThreadId},
+        id::{RunId, SpanId, ThreadId, Title},
         interrupt::OWN_EVENT_IDS,
         run::Status,
     },
@@ -172,7 +172,8 @@ impl RunHost for RemoteHost {
                 }
                 for LiveRun { run_id, .. } in below {
                     let run = run_id.to_string();
-                    match self.client.insist(PATIENCE, |_| self.client.cancel(&run, Some(reason))).await {
+                    match self.client.insist(PATIENCE, |_| self.client.cancel(&run, Some(Title::trusted(reason)))).await
+                    {
                         Ok(_) => {}
                         // It has ended meanwhile, or no longer exists.
                         Err(error) if error.status == Some(409) || error.kind == Kind::NotFound => {}

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::RunRecord;
@@ -18,33 +16,8 @@ use crate::{
         run::Status,
     },
     store::{Error, error::known},
+    wire::runs::{Descendants, Excerpt, ExcerptKind},
 };
-
-/// What an excerpt is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ExcerptKind {
-    Error,
-    Message,
-}
-
-/// A line about how a run went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Excerpt {
-    /// The error of a failed run, or the last message.
-    pub kind: ExcerptKind,
-    /// One line of at most 300 characters.
-    pub text: String,
-}
-
-/// What is below a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Descendants {
-    /// How many runs, routers not counted.
-    pub count: i64,
-    /// The first of `failed`, `interrupted`, `running`, `waiting`, `queued`, `cancelled`, `completed` that one of them has.
-    pub worst_status: Option<Status>,
-}
 
 /// The excerpts of these runs; not every run has one.
 pub(super) async fn of(

@@ -26,6 +26,7 @@ use crate::{
         page::{Page, page},
         search::Searched,
     },
+    wire::runs::{Descendants, Excerpt},
 };
 
 /// What a list is sorted by.
@@ -59,9 +60,9 @@ pub struct Place {
 pub struct Listed {
     pub place: Place,
     pub record: RunRecord,
-    pub excerpt: Option<excerpt::Excerpt>,
+    pub excerpt: Option<Excerpt>,
     /// What is below it, if only runs without a parent are listed.
-    pub descendants: Option<excerpt::Descendants>,
+    pub descendants: Option<Descendants>,
 }
 
 /// A page of a list.

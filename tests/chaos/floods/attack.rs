@@ -8,10 +8,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use clap::ValueEnum;
-use runreel::client::Client;
-use serde_json::{Value, json};
+use runreel::{client::Client, domain::id::Title, wire::runs::CreateRun};
+use serde_json::Value;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpSocket, TcpStream},
@@ -109,8 +108,8 @@ impl Attacker {
     async fn run(self, kind: Kind) -> anyhow::Result<()> {
         let mut runs = Vec::new();
         for _ in 0..if matches!(kind, Kind::StalledTokens | Kind::DrippingStreams) { self.pick(10, 40) } else { 1 } {
-            let run = self.client()?.create_run(&json!({ "title": "flood" })).await?;
-            runs.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
+            let new = CreateRun { title: Some(Title::trusted("flood")), ..CreateRun::default() };
+            runs.push(self.client()?.create_run(&new).await?.run_id.to_string());
         }
         match kind {
             Kind::OpenText => emits::open_text(&self, &runs[0], 250).await?,

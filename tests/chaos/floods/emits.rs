@@ -1,6 +1,7 @@
 //! Floods that write.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use runreel::wire::runs::CreateRun;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
@@ -113,8 +114,8 @@ pub(super) async fn deletions(attacker: &Attacker) {
         for round in 0_u64.. {
             let mut run_id = "01900000-0000-7000-8000-000000000000".to_owned();
             if number % 4 == 0 && round % 4 == 0 {
-                let Ok(run) = client.create_run(&json!({})).await else { continue };
-                run_id = run["run_id"].as_str().unwrap_or_default().to_owned();
+                let Ok(run) = client.create_run(&CreateRun::default()).await else { continue };
+                run_id = run.run_id.to_string();
                 _ = client.cancel(&run_id, None).await;
             }
             let deleted = client.delete(&["runs", &run_id]).await;
@@ -130,8 +131,7 @@ pub(super) async fn jobs(attacker: &Attacker, count: usize) {
     let Ok(client) = attacker.client() else { return };
     loop {
         for _ in 0..count {
-            let body = json!({ "agent": "slow", "start": false, "input": "go" });
-            match client.create_run(&body).await {
+            match client.create_run(&super::slow()).await {
                 Ok(_) => attacker.note("201"),
                 Err(error) => {
                     attacker.note(error.status.map_or_else(|| "cut".to_owned(), |status| status.to_string()));

@@ -24,7 +24,11 @@ use std::{
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use jsonwebtoken::{EncodingKey, Header, encode};
-use runreel::client::Client;
+use runreel::{
+    client::Client,
+    domain::{id::Name, json::Json},
+    wire::runs::CreateRun,
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -171,8 +175,7 @@ async fn big_log(server: &Server, events: usize) -> anyhow::Result<()> {
         Arc::new((0..BATCH).map(|n| json!({ "type": "custom.big", "payload": { "n": n } })).collect());
     let mut writers = Vec::new();
     for _ in 0..4 {
-        let run = client.create_run(&json!({})).await?;
-        let run_id = run["run_id"].as_str().context("a run without an id")?.to_owned();
+        let run_id = client.create_run(&CreateRun::default()).await?.run_id.to_string();
         let (client, batch) = (client.clone(), Arc::clone(&batch));
         writers.push(tokio::spawn(async move {
             for _ in 0..events / BATCH / 4 {
@@ -223,4 +226,10 @@ impl Attacker {
         self.child.wait().await?;
         Ok(said)
     }
+}
+
+/// A job of the agent that takes its time.
+fn slow() -> CreateRun {
+    let (agent, input) = (Some(Name::trusted("slow")), Some(Json::of(&"go")));
+    CreateRun { agent, input, start: Some(false), ..CreateRun::default() }
 }

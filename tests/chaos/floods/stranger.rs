@@ -7,8 +7,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
-use runreel::client::{Client, Error};
+use runreel::{
+    client::{Client, Error},
+    domain::{id::Title, run::Status},
+    wire::runs::{CreateRun, Run},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -68,7 +71,7 @@ pub(super) async fn measure(
         client,
         address: *address,
         token: token.clone(),
-        run_id: run["run_id"].as_str().context("a run without an id")?.to_owned(),
+        run_id: run.run_id.to_string(),
         figures: Arc::default(),
         sent: Arc::default(),
         over: CancellationToken::new(),
@@ -93,8 +96,8 @@ pub(super) async fn measure(
     Ok(figures)
 }
 
-async fn create(client: &Client) -> Result<Value, Error> {
-    client.create_run(&json!({ "title": "stranger" })).await
+async fn create(client: &Client) -> Result<Run, Error> {
+    client.create_run(&CreateRun { title: Some(Title::trusted("stranger")), ..CreateRun::default() }).await
 }
 
 impl Stranger {
@@ -145,7 +148,7 @@ impl Stranger {
     }
 
     async fn read(self, _: u64) -> Came {
-        self.client.events_page(&self.run_id, "0", 50).await.map(drop).map_err(|error| said(&error))
+        self.client.events_page(&self.run_id, &[("limit", "50")]).await.map(drop).map_err(|error| said(&error))
     }
 
     async fn upload(self, number: u64) -> Came {
@@ -165,13 +168,12 @@ impl Stranger {
     }
 
     async fn job(self, _: u64) -> Came {
-        let body = json!({ "agent": "slow", "start": false, "input": "go" });
-        let run = self.client.create_run(&body).await.map_err(|error| said(&error))?;
-        let run_id = run["run_id"].as_str().unwrap_or_default().to_owned();
+        let run = self.client.create_run(&super::slow()).await.map_err(|error| said(&error))?;
+        let run_id = run.run_id.to_string();
         loop {
             let run = self.client.run(&run_id).await.map_err(|error| said(&error))?;
             // Its own duration is the same in quiet, so only the wait for its beginning counts.
-            if run["status"] != "queued" {
+            if run.status != Status::Queued {
                 return Ok(());
             }
             sleep(PAUSE).await;

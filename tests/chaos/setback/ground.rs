@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use runreel::client::Client;
+use runreel::{client::Client, domain::id::Name, wire::runs::CreateRun};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -92,8 +92,8 @@ impl Ground {
         let client = Client::new(&server.url(), None)?;
         let mut run_ids = Vec::new();
         for _ in 0..RUNS {
-            let run = client.create_run(&json!({ "agent": "set-back" })).await?;
-            run_ids.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
+            let new = CreateRun { agent: Some(Name::trusted("set-back")), ..CreateRun::default() };
+            run_ids.push(client.create_run(&new).await?.run_id.to_string());
         }
         let (health, rng) = (Health::watch(server.address), StdRng::seed_from_u64(seed));
         let (acknowledged, gone, backs, figures) = (Vec::new(), Vec::new(), Vec::new(), Figures::default());

@@ -23,7 +23,7 @@ use std::{
 use anyhow::Context as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use runreel::client::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::judge::{Said, judge};
@@ -169,18 +169,18 @@ async fn ask(client: &Client, shape: &Shape, number: usize, text: &str) -> anyho
     let message =
         json!({ "message_id": text, "chat_id": format!("{number}"), "user_id": format!("{number}"), "text": text });
     let receipt = until_answered(shape, || client.message("web", &message)).await?;
-    let router_run_id = text_of(&receipt, "router_run_id")?;
+    let router_run_id = receipt.router_run_id.to_string();
     let run_id = loop {
         // A duplicate names only the router's run, which knows the rest when it has ended.
         let router = until_answered(shape, || client.run(&router_run_id)).await;
-        match router.ok().and_then(|router| text_of(&router["output"], "run_id").ok()) {
+        match router.ok().and_then(|router| router.output?.member::<String>("run_id")) {
             Some(run_id) => break run_id,
             None => sleep(LOOK_EVERY).await,
         }
     };
     loop {
         let run = until_answered(shape, || client.run(&run_id)).await?;
-        if run["ended_at"].is_string() {
+        if run.ended_at.is_some() {
             return Ok(Said { text: text.to_owned(), run_id, router_run_id });
         }
         sleep(LOOK_EVERY).await;
@@ -188,9 +188,9 @@ async fn ask(client: &Client, shape: &Shape, number: usize, text: &str) -> anyho
 }
 
 /// One request, repeated while the server is away. A router's run that does not exist yet is waited for by the caller.
-async fn until_answered<F>(shape: &Shape, request: impl Fn() -> F) -> anyhow::Result<Value>
+async fn until_answered<T, F>(shape: &Shape, request: impl Fn() -> F) -> anyhow::Result<T>
 where
-    F: Future<Output = Result<Value, runreel::client::Error>>,
+    F: Future<Output = Result<T, runreel::client::Error>>,
 {
     loop {
         match request().await {
@@ -202,8 +202,4 @@ where
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn text_of(object: &Value, member: &str) -> anyhow::Result<String> {
-    object[member].as_str().map(str::to_owned).with_context(|| format!("no {member} in {object}"))
 }

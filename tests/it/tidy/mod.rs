@@ -17,7 +17,7 @@ use crate::support::server::Flags;
 /// The modules in the order of their ranks; one may name only those before it. Those in a row do not name each other.
 const RANKS: &[&[&str]] = &[
     &["domain"],
-    &["clock", "confine", "paced", "postgres", "quota", "supervise", "throttle"],
+    &["clock", "confine", "paced", "postgres", "quota", "supervise", "throttle", "wire"],
     &["client", "config", "rate"],
     &["telemetry"],
     &["store", "bus"],

@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
-    extract::{Body, Caller, Query, Trace},
+    extract::{Allowed, Body, Caller, Query, Trace},
     handler::routes,
     interrupts::answerable,
     problem::{Code, Problem},
@@ -86,33 +86,34 @@ async fn post(
     Extension(outflow): Extension<Outflow>,
     body: Body,
 ) -> Result<Response, Refused> {
-    let owner = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?.owner().clone();
+    let caller = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
+    let owner = caller.owner();
     let agent: Name = agent
         .parse()
         .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("agent"))?;
-    let place = place(&server, &owner, &headers)?;
+    let place = place(&server, owner, &headers)?;
     let input: Json = body.json()?;
     if input.as_str().len() > AGUI_INPUT_BYTES_MAX {
         let detail = format!("a RunAgentInput may have at most {AGUI_INPUT_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, detail).into());
     }
     let input = Input::read(input)?;
-    let (run, reading) = match known(&server, &owner, &input.run_id).await? {
-        Some(run) => (of_agent(&server, &owner, run, &agent).await?, Reading::Joining),
+    let (run, reading) = match known(&server, owner, &input.run_id).await? {
+        Some(run) => (of_agent(&server, owner, run, &agent).await?, Reading::Joining),
         None if input.answers.is_empty() => {
-            let open = open_questions(&server, &owner, &input.thread_id).await?;
+            let open = open_questions(&server, owner, &input.thread_id).await?;
             if !open.is_empty() {
                 let message = format!("the thread has questions without an answer ({open}): send answers as resume");
                 return Ok(event_stream(input.refusal("interrupt_open", &message).into()));
             }
-            (create(&server, &caller, trace, agent, &input).await?, Reading::Beginning(Seq::ZERO))
+            (create(&server, caller, trace, agent, &input).await?, Reading::Beginning(Seq::ZERO))
         }
         None => {
             let (run, after) = answer(&server, &caller, agent, &input).await?;
             (run, Reading::Beginning(after))
         }
     };
-    follow(&server, &caller, (run, input.run_id.as_str()), reading, (place, outflow)).await
+    follow(&server, caller, (run, input.run_id.as_str()), reading, (place, outflow)).await
 }
 
 /// Follow a run by AG-UI.
@@ -134,20 +135,20 @@ async fn join(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    let owner = caller.needs(Scope::Read)?.owner().clone();
+    let owner = caller.needs(Scope::Read)?.owner();
     let external = id.parse::<ExternalId>().ok();
     let named = match &external {
-        Some(external) => known(&server, &owner, external).await?,
+        Some(external) => known(&server, owner, external).await?,
         None => None,
     };
     let run = named.or_else(|| id.parse().ok()).ok_or_else(Problem::not_found)?;
-    caller.needs_run(&server, Scope::Read, run).await?;
-    let place = place(&server, &owner, &headers)?;
+    let caller = caller.needs_run(&server, Scope::Read, run).await?;
+    let place = place(&server, owner, &headers)?;
     let reading = match last_id(&query, &headers)? {
         None => Reading::Joining,
         Some(last) => Reading::Resuming(last.parse().map_err(crate::timeline::resume::ResumeError::Invalid)?),
     };
-    follow(&server, &caller, (run, &id), reading, (place, outflow)).await
+    follow(&server, caller, (run, &id), reading, (place, outflow)).await
 }
 
 /// The run of this owner that a client calls so.
@@ -170,7 +171,13 @@ async fn of_agent(server: &Server, owner: &OwnerId, run: RunId, agent: &Name) ->
         .hint("choose another runId, or join it: GET /api/agui/runs/{run_id}"))
 }
 
-async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, input: &Input) -> Result<RunId, Problem> {
+async fn create(
+    server: &Server,
+    caller: Allowed<'_>,
+    trace: Trace,
+    agent: Name,
+    input: &Input,
+) -> Result<RunId, Problem> {
     let remembers = server.authenticator.admission().remembers(&agent);
     let given = if remembers { input.news() } else { input.whole() };
     let request = CreateRun {
@@ -254,7 +261,7 @@ fn answers_of(run: RunId, asked: &[AskedInterrupt], answers: &[Answer]) -> Optio
 
 async fn follow(
     server: &Server,
-    caller: &Caller,
+    caller: Allowed<'_>,
     (run, name): (RunId, &str),
     reading: Reading,
     connection: (crate::quota::Share, Outflow),
@@ -282,12 +289,12 @@ async fn follow(
     let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: true };
     let conversation = Conversation::new(dialect, at, shown, jitter(server, DRAINED_RETRY_MS));
     let conversation = if is_joining { conversation.joining() } else { conversation };
-    Ok(stream(server, caller, connection, follower, conversation))
+    Ok(stream(server, &caller, connection, follower, conversation))
 }
 
 /// What one that joins is told and the run's log does not have: the messages of its input, and, if it may read the thread,
 /// the newest ones of it before a run whose input does not bring them.
-async fn earlier(server: &Server, caller: &Caller, record: &RunRecord) -> Result<Earlier, Problem> {
+async fn earlier(server: &Server, caller: Allowed<'_>, record: &RunRecord) -> Result<Earlier, Problem> {
     let (run, owner) = (record.context.run_id, caller.owner());
     let mut earlier = Earlier::new(run, replies::joining(server, owner).await?);
     let input = match record.fields.input.clone() {

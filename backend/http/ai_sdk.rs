@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::{
     Server,
     chats::{decide, follow, place},
-    extract::{Body, Caller, Query, Trace},
+    extract::{Allowed, Body, Caller, Query, Trace},
     handler::routes,
     problem::{Code, Problem},
     runs,
@@ -59,7 +59,7 @@ const SHOWN: Shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announc
 /// Whose chat it is, and with whom.
 struct Chat<'a> {
     server: &'a Server,
-    caller: &'a Caller,
+    caller: Allowed<'a>,
     agent: Name,
     thread: ThreadId,
 }
@@ -81,12 +81,12 @@ async fn post(
     Extension(outflow): Extension<Outflow>,
     body: Body,
 ) -> Result<Response, Problem> {
-    caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
+    let caller = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
     let place = place(&server, caller.owner())?;
     let request: ChatRequest = body.json()?;
     let tools = request.tools()?;
     let turn = request.turn()?;
-    let chat = Chat { server: &server, caller: &caller, agent: named(&agent)?, thread: request.id };
+    let chat = Chat { server: &server, caller, agent: named(&agent)?, thread: request.id };
     let (run, message_id, after) = match turn {
         Turn::Wrote(messages) => chat.written(trace, messages, tools).await?,
         Turn::Continued(continued) => chat.continued(trace, continued, tools).await?,
@@ -116,10 +116,10 @@ async fn resume(
 ) -> Result<Response, Problem> {
     let thread: ThreadId =
         chat_id.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("chat_id"))?;
-    caller.needs_thread(Scope::Read, &thread)?;
+    let caller = caller.needs_thread(Scope::Read, &thread)?;
     let place = place(&server, caller.owner())?;
     let with_ended = query.parsed::<bool>("ended")?.unwrap_or_default();
-    let chat = Chat { server: &server, caller: &caller, agent: named(&agent)?, thread };
+    let chat = Chat { server: &server, caller, agent: named(&agent)?, thread };
     let latest = chat.latest().await?.filter(|record| with_ended || !record.head.status.is_terminal());
     let Some(record) = latest else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let own = Own::of(&record);
@@ -220,7 +220,7 @@ impl Chat<'_> {
             let before = Own::of(&latest);
             let earlier = if before.message_id == continued.message_id { before.continues } else { Vec::new() };
             let earlier = &earlier[..earlier.len().min(AI_SDK_MESSAGE_RUNS_MAX)];
-            let after = decide(self.server, self.caller, run, earlier, &continued.decided).await?;
+            let after = decide(self.server, &self.caller, run, earlier, &continued.decided).await?;
             return Ok((run, continued.message_id, Some(after)));
         }
         if !latest.head.status.is_terminal() || asked.is_empty() {

@@ -1,10 +1,13 @@
 //! Who sends a request: its credential, where that may be, and whom a server without authentication answers.
 
+use std::ops::Deref;
+
 use axum::{
     extract::FromRequestParts,
     http::{HeaderName, Method, header, request::Parts},
 };
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
 
 use super::{
     Server,
@@ -23,17 +26,42 @@ use crate::{
 };
 
 /// The verified sender of a request.
-pub(super) struct Caller(pub(super) auth::Caller);
+#[derive(Clone)]
+pub(super) struct Caller(auth::Caller);
+
+/// A caller whose credential covers what a handler asked for. Only this has an owner, so a handler that checks nothing
+/// reaches no data.
+#[derive(Clone, Copy)]
+pub(super) struct Allowed<'a>(&'a Caller);
 
 impl Caller {
-    pub(super) fn owner(&self) -> &OwnerId {
-        &self.0.principal.owner_id
+    /// Whether the credential has this scope.
+    pub(super) fn allows(&self, scope: Scope) -> bool {
+        self.0.principal.allows(scope)
+    }
+
+    pub(super) fn scopes(&self) -> &[Scope] {
+        &self.0.principal.scopes
+    }
+
+    pub(super) fn reach(&self) -> &Reach {
+        &self.0.principal.reach
+    }
+
+    /// When the credential ends by itself.
+    pub(super) fn expires_at(&self) -> Option<DateTime<Utc>> {
+        self.0.expires_at
+    }
+
+    /// The API token that it is, if it is one.
+    pub(super) fn token_id(&self) -> Option<Uuid> {
+        self.0.token_id
     }
 
     /// Rejects what the credential's scopes do not cover.
-    pub(super) fn needs(&self, scope: Scope) -> Result<&Self, Problem> {
-        if self.0.principal.allows(scope) {
-            return Ok(self);
+    pub(super) fn needs(&self, scope: Scope) -> Result<Allowed<'_>, Problem> {
+        if self.allows(scope) {
+            return Ok(Allowed(self));
         }
         let wanted = format!("this request needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
         Err(Problem::new(Code::Forbidden, wanted)
@@ -41,15 +69,14 @@ impl Caller {
     }
 
     /// Like [`Caller::needs`], for one run; a credential that does not cover it gets 404.
-    pub(super) async fn needs_run(&self, server: &Server, scope: Scope, run: RunId) -> Result<&Self, Problem> {
-        let covered = match &self.0.principal.reach {
+    pub(super) async fn needs_run(&self, server: &Server, scope: Scope, run: RunId) -> Result<Allowed<'_>, Problem> {
+        let owner = &self.0.principal.owner_id;
+        let covered = match self.reach() {
             Reach::Everything => true,
             Reach::Run(only) => *only == run,
-            Reach::Tree(top) => {
-                *top == run || server.timeline.store().runs().is_in_tree(self.owner(), run, *top).await?
-            }
+            Reach::Tree(top) => *top == run || server.timeline.store().runs().is_in_tree(owner, run, *top).await?,
             Reach::Thread(thread) => {
-                let context = server.timeline.context(self.owner(), run).await?;
+                let context = server.timeline.context(owner, run).await?;
                 context.is_some_and(|context| context.thread_id.as_ref() == Some(thread))
             }
         };
@@ -57,43 +84,60 @@ impl Caller {
     }
 
     /// Like [`Caller::needs`], for a run with all its descendants.
-    pub(super) fn needs_tree(&self, scope: Scope, top: RunId) -> Result<&Self, Problem> {
-        if self.0.principal.reach == Reach::Tree(top) { self.needs(scope) } else { self.needs_all(scope) }
+    pub(super) fn needs_tree(&self, scope: Scope, top: RunId) -> Result<Allowed<'_>, Problem> {
+        if *self.reach() == Reach::Tree(top) { self.needs(scope) } else { self.needs_all(scope) }
     }
 
     /// Like [`Caller::needs`], for what all runs of a thread emitted.
-    pub(super) fn needs_thread(&self, scope: Scope, thread: &ThreadId) -> Result<&Self, Problem> {
-        match &self.0.principal.reach {
+    pub(super) fn needs_thread(&self, scope: Scope, thread: &ThreadId) -> Result<Allowed<'_>, Problem> {
+        match self.reach() {
             Reach::Thread(only) if only == thread => self.needs(scope),
             Reach::Thread(_) => Err(Problem::not_found()),
             _ => self.needs_all(scope),
         }
     }
 
+    /// Like [`Caller::needs`], for what spans more than one run.
+    pub(super) fn needs_all(&self, scope: Scope) -> Result<Allowed<'_>, Problem> {
+        if *self.reach() != Reach::Everything {
+            return Err(Problem::new(Code::Forbidden, "this credential is limited to one run, tree or thread"));
+        }
+        self.needs(scope)
+    }
+
+    /// Whether the credential may be in the URL of a stream.
+    fn may_be_in_url(&self, server: &Server) -> bool {
+        let ends_soon = |at| at - server.timeline.clock().now() <= TimeDelta::seconds(READ_TOKEN_S_MAX);
+        server.authenticator.is_off()
+            || (self.0.principal.only_reads_a_part() && self.expires_at().is_some_and(ends_soon))
+    }
+}
+
+impl<'a> Allowed<'a> {
+    pub(super) fn owner(self) -> &'a OwnerId {
+        &self.0.0.principal.owner_id
+    }
+
+    /// Another scope that the request needs.
+    pub(super) fn needs(self, scope: Scope) -> Result<Self, Problem> {
+        self.0.needs(scope)
+    }
+
     /// Rejects a configured agent that is restricted to other subjects.
-    pub(super) fn may_use(&self, server: &Server, agent: &Name) -> Result<(), Problem> {
+    pub(super) fn may_use(self, server: &Server, agent: &Name) -> Result<(), Problem> {
         if server.authenticator.admission().may_use(self.owner(), agent) {
             return Ok(());
         }
         let rule = format!("this subject may not use the agent {agent}");
         Err(Problem::new(Code::Forbidden, rule).hint("the operator sets who may use an agent, with allow"))
     }
-
-    /// Like [`Caller::needs`], for what spans more than one run.
-    pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
-        if self.0.principal.reach != Reach::Everything {
-            return Err(Problem::new(Code::Forbidden, "this credential is limited to one run, tree or thread"));
-        }
-        self.needs(scope)
-    }
 }
 
-impl Caller {
-    /// Whether the credential may be in the URL of a stream.
-    fn may_be_in_url(&self, server: &Server) -> bool {
-        let ends_soon = |at| at - server.timeline.clock().now() <= TimeDelta::seconds(READ_TOKEN_S_MAX);
-        server.authenticator.is_off()
-            || (self.0.principal.only_reads_a_part() && self.0.expires_at.is_some_and(ends_soon))
+impl Deref for Allowed<'_> {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        self.0
     }
 }
 
@@ -118,9 +162,10 @@ impl FromRequestParts<Server> for Caller {
         if read_token.is_some() && !caller.may_be_in_url(server) {
             return Err(token_in_url());
         }
-        parts.extensions.insert(Payer(caller.owner().clone()));
+        let owner = &caller.0.principal.owner_id;
+        parts.extensions.insert(Payer(owner.clone()));
         if let Some(asker) = parts.extensions.get::<Asker>() {
-            asker.is(caller.owner());
+            asker.is(owner);
         }
         Ok(caller)
     }

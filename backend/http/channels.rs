@@ -126,7 +126,8 @@ async fn post(
     trace: Trace,
     body: Body,
 ) -> Result<Response, Problem> {
-    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let caller = caller.needs_all(Scope::Emit)?;
+    let owner = caller.owner();
     let config = server.channels.config(&channel).ok_or_else(Problem::not_found)?;
     caller.may_use(&server, &config.agent)?;
     let wait = wants_wait(&query)?;

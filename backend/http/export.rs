@@ -144,7 +144,8 @@ async fn import(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<ImportReply>), Problem> {
-    let owner = caller.needs_run(&server, Scope::Admin, run).await?.needs_all(Scope::Admin)?.owner();
+    caller.needs_run(&server, Scope::Admin, run).await?;
+    let owner = caller.needs_all(Scope::Admin)?.owner();
     if !body.is_ndjson {
         return Err(Problem::new(Code::UnsupportedMediaType, "an import must be a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));

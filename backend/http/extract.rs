@@ -13,7 +13,7 @@ use super::{
 };
 pub(super) use super::{
     body::Body,
-    caller::{Caller, CleanUrl},
+    caller::{Allowed, Caller, CleanUrl},
 };
 use crate::domain::{
     artifact::ArtifactId,

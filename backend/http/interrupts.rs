@@ -149,7 +149,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let (listed, more) = store.interrupts().list(owner, &page).await?;
     let next_cursor = next_cursor(more, listed.last().map(|last| (last.requested_at, last.run_id, last.seq)));
     let admission = server.authenticator.admission();
-    let approves = caller.0.principal.allows(Scope::Approve);
+    let approves = caller.allows(Scope::Approve);
     let may = |listed: &ListedInterrupt| approves && admission.may_answer(owner, listed.agent.as_ref(), owner);
     let interrupts = listed.into_iter().map(|listed| {
         let may_answer = may(&listed);

@@ -5,11 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::{Server, extract::Caller};
-use crate::{
-    auth::{self, Watched},
-    clock::Clock,
-    domain::limits::PING_MS,
-};
+use crate::{auth::Watched, clock::Clock, domain::limits::PING_MS};
 
 /// The credential of a request that waits.
 pub(super) struct Lasting {
@@ -20,10 +16,9 @@ pub(super) struct Lasting {
 
 impl Lasting {
     pub(super) fn of(server: &Server, caller: &Caller) -> Self {
-        let auth::Caller { expires_at, token_id, .. } = &caller.0;
         Self {
-            expires_at: *expires_at,
-            watched: token_id.map(|token| server.revocations.watch(token)),
+            expires_at: caller.expires_at(),
+            watched: caller.token_id().map(|token| server.revocations.watch(token)),
             clock: server.timeline.clock().clone(),
         }
     }

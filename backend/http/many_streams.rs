@@ -160,7 +160,7 @@ async fn open(
     Extension(outflow): Extension<Outflow>,
     body: Body,
 ) -> Result<Response, Refused> {
-    caller.needs(Scope::Read)?;
+    let owner = caller.needs(Scope::Read)?.owner();
     let OpenStreams { subscriptions: AtMost(subscriptions) } = body.json()?;
     if subscriptions.is_empty() || subscriptions.len() > SUBSCRIPTIONS_MAX {
         let detail = format!("a connection has 1 to {SUBSCRIPTIONS_MAX} subscriptions");
@@ -177,8 +177,8 @@ async fn open(
         wanted.push(subscription.read().map_err(|problem| problem.within(format!("subscriptions[{n}]")))?);
     }
     let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-    let places = places(&server, caller.owner(), &headers, count)?;
-    let source = Many::open(&server, &Arc::new(Caller(caller.0.clone())), wanted);
+    let places = places(&server, owner, &headers, count)?;
+    let source = Many::open(&server, &Arc::new(caller.clone()), wanted);
     Ok(write(&server, &caller, (places, outflow), source))
 }
 
@@ -234,8 +234,8 @@ async fn follow(server: Server, caller: Arc<Caller>, wanted: Wanted, output: Out
     let is_index = asked.is_index;
     let resumed = async {
         let target = target.ok_or_else(Problem::not_found)?;
-        target.permit(&server, &caller).await?;
-        Ok::<_, Problem>(target.resume(&server, caller.owner(), asked).await?)
+        let owner = target.permit(&server, &caller).await?.owner();
+        Ok::<_, Problem>(target.resume(&server, owner, asked).await?)
     };
     let last = match Box::pin(resumed).await {
         Err(problem) => sse::control_of(&name, "stream.failed", &problem),

@@ -17,7 +17,7 @@ use self::shown::{head, input_item};
 use super::{
     Server,
     chats::{decide, follow, place},
-    extract::{Body, Caller, Query, Trace},
+    extract::{Allowed, Body, Caller, Query, Trace},
     handler::routes,
     lasting::Lasting,
     outputs::{self, Unasked},
@@ -77,7 +77,7 @@ async fn create(
     Extension(outflow): Extension<Outflow>,
     body: Body,
 ) -> Result<Response, Problem> {
-    caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
+    let caller = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
     let place = place(&server, caller.owner())?;
     let new = CreateResponse::read(&body.json::<Map<String, Value>>()?)?;
     let (is_stream, is_background) = (new.stream, new.background);
@@ -90,13 +90,13 @@ async fn create(
     };
     let run = match previous {
         Some(previous) if !new.decided.is_empty() => answered(&server, &caller, &previous, &new).await?,
-        previous => started(&server, &caller, trace, previous.as_ref(), new).await?,
+        previous => started(&server, caller, trace, previous.as_ref(), new).await?,
     };
     let record = server.timeline.run(caller.owner(), run).await?.ok_or_else(Problem::not_found)?;
     if is_stream {
-        return events(&server, &caller, (place, outflow), &record, Position::default()).await;
+        return events(&server, caller, (place, outflow), &record, Position::default()).await;
     }
-    whole(&server, &caller, &record, if is_background { When::Now } else { When::Settled }).await
+    whole(&server, caller, &record, if is_background { When::Now } else { When::Settled }).await
 }
 
 /// Retrieve a response, or with `stream=true` its events.
@@ -115,10 +115,10 @@ async fn retrieve(
     query: Query,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Problem> {
-    let record = found(&server, &caller, Scope::Read, &id).await?;
+    let (caller, record) = found(&server, &caller, Scope::Read, &id).await?;
     let place = place(&server, caller.owner())?;
     if !query.parsed::<bool>("stream")?.unwrap_or_default() {
-        return whole(&server, &caller, &record, When::Now).await;
+        return whole(&server, caller, &record, When::Now).await;
     }
     let position = match query.text("starting_after").filter(|text| !text.is_empty()) {
         Some(text) => starting_after(text)?,
@@ -128,7 +128,7 @@ async fn retrieve(
         let detail = format!("the log ends at {}", record.head.last_seq);
         return Err(Problem::new(Code::CursorAhead, detail).field("starting_after"));
     }
-    events(&server, &caller, (place, outflow), &record, position).await
+    events(&server, caller, (place, outflow), &record, position).await
 }
 
 /// The position after which a reader wants the events.
@@ -143,9 +143,9 @@ fn starting_after(text: &str) -> Result<Position, Problem> {
     params(("response_id" = String, Path)), responses((status = 200, description = "The response"),
     (status = 404, description = "Not found, or of another owner"), (status = 409, description = "`run_ended` otherwise")))]
 async fn cancel(State(server): State<Server>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
-    let record = found(&server, &caller, Scope::Emit, &id).await?;
+    let (caller, record) = found(&server, &caller, Scope::Emit, &id).await?;
     let record = runs::cancelled(&server, caller.owner(), record.context.run_id, None).await?;
-    whole(&server, &caller, &record, When::Now).await
+    whole(&server, caller, &record, When::Now).await
 }
 
 /// Delete a response that has ended, with its run.
@@ -153,7 +153,7 @@ async fn cancel(State(server): State<Server>, caller: Caller, Path(id): Path<Str
     params(("response_id" = String, Path)), responses((status = 200, description = "Deleted"),
     (status = 404, description = "Not found, or of another owner"), (status = 409, description = "`run_not_ended`")))]
 async fn delete(State(server): State<Server>, caller: Caller, Path(id): Path<String>) -> Result<Reply<Value>, Problem> {
-    let record = found(&server, &caller, Scope::Admin, &id).await?;
+    let (caller, record) = found(&server, &caller, Scope::Admin, &id).await?;
     runs::remove(&server, caller.owner(), record.context.run_id).await?;
     Ok(Reply(json!({"id": id, "object": "response", "deleted": true})))
 }
@@ -168,7 +168,7 @@ async fn input_items(
     Path(id): Path<String>,
     query: Query,
 ) -> Result<Reply<Value>, Problem> {
-    let record = found(&server, &caller, Scope::Read, &id).await?;
+    let (_, record) = found(&server, &caller, Scope::Read, &id).await?;
     let input = match record.fields.input {
         Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
         None => None,
@@ -185,10 +185,15 @@ async fn input_items(
 }
 
 /// The run behind a response's id, for a caller with this scope.
-async fn found(server: &Server, caller: &Caller, scope: Scope, id: &str) -> Result<RunRecord, Problem> {
+async fn found<'a>(
+    server: &Server,
+    caller: &'a Caller,
+    scope: Scope,
+    id: &str,
+) -> Result<(Allowed<'a>, RunRecord), Problem> {
     let run = run_of(id).ok_or_else(Problem::not_found)?;
-    let owner = caller.needs_run(server, scope, run).await?.owner();
-    server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)
+    let caller = caller.needs_run(server, scope, run).await?;
+    Ok((caller, server.timeline.run(caller.owner(), run).await?.ok_or_else(Problem::not_found)?))
 }
 
 /// Answers approvals; the response that asked goes on.
@@ -213,7 +218,7 @@ async fn answered(
 /// Starts the run of a new response.
 async fn started(
     server: &Server,
-    caller: &Caller,
+    caller: Allowed<'_>,
     trace: Trace,
     previous: Option<&RunRecord>,
     new: CreateResponse,
@@ -261,7 +266,7 @@ async fn started(
 /// A response's events after a position.
 async fn events(
     server: &Server,
-    caller: &Caller,
+    caller: Allowed<'_>,
     connection: (Share, Outflow),
     record: &RunRecord,
     position: Position,
@@ -269,12 +274,12 @@ async fn events(
     let follower = follow(server, caller.owner(), record.context.run_id).await?;
     let dialect = Responses::new(record.context.run_id, head(server, record).await);
     let encoder = Conversation::new(dialect, position, SHOWN, jitter(server, DRAINED_RETRY_MS));
-    Ok(stream(server, caller, connection, follower, encoder))
+    Ok(stream(server, &caller, connection, follower, encoder))
 }
 
 /// A response as one JSON object. It is waited for as long as the credential is good.
-async fn whole(server: &Server, caller: &Caller, record: &RunRecord, when: When) -> Result<Response, Problem> {
-    let lasting = Lasting::of(server, caller);
+async fn whole(server: &Server, caller: Allowed<'_>, record: &RunRecord, when: When) -> Result<Response, Problem> {
+    let lasting = Lasting::of(server, &caller);
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;
     let head = head(server, record).await;
     let mut encoder =

@@ -65,8 +65,8 @@ async fn connect(
     let place = server.runners.place(&owner).map_err(|full| Problem::busy(full, "runners"))?;
     let peer = Peer {
         owner,
-        expires_at: caller.0.expires_at,
-        watched: caller.0.token_id.map(|token| server.revocations.watch(token)),
+        expires_at: caller.expires_at(),
+        watched: caller.token_id().map(|token| server.revocations.watch(token)),
         input: Box::new(Producers(CredentialGuard::of(&headers, &server))),
         intake,
     };

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
-    extract::{Body, Caller, ExternalIdPath, RunPath, Trace},
+    extract::{Allowed, Body, Caller, ExternalIdPath, RunPath, Trace},
     handler::routes,
     outputs,
     problem::{Code, Problem},
@@ -52,10 +52,11 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     (status = 403, body = Problem, description = "The principal may not use the agent"),
     (status = 409, description = "`run_exists`, `external_id_taken`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
-    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let caller = caller.needs_all(Scope::Emit)?;
+    let owner = caller.owner();
     let mut request: CreateRun = body.json()?;
     let fields = request.fields()?;
-    let (run, is_new) = open(&server, &caller, trace, request, fields).await?;
+    let (run, is_new) = open(&server, caller, trace, request, fields).await?;
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     Ok(created_or_found(&server, record, is_new))
 }
@@ -76,7 +77,8 @@ async fn put(
     ExternalIdPath(id): ExternalIdPath,
     body: Body,
 ) -> Result<Response, Problem> {
-    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let caller = caller.needs_all(Scope::Emit)?;
+    let owner = caller.owner();
     let mut request: CreateRun = body.json()?;
     if request.external_id.replace(id.clone()).is_some_and(|named| named != id) {
         let detail = "the external_id in the body differs from the one in the path";
@@ -86,7 +88,7 @@ async fn put(
     if let Some(record) = with_external_id(&server, owner, &id).await? {
         return Ok(created_or_found(&server, record, false));
     }
-    let (run, is_new) = match open(&server, &caller, trace, request, fields).await {
+    let (run, is_new) = match open(&server, caller, trace, request, fields).await {
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
             // Another request was faster, or the id is an alias of another run.
             let Some(record) = with_external_id(&server, owner, &id).await? else {
@@ -121,7 +123,7 @@ fn created_or_found(server: &Server, record: RunRecord, is_new: bool) -> Respons
 /// Creates a run whose fields were checked; `false` if the same request created it before.
 pub(super) async fn open(
     server: &Server,
-    caller: &Caller,
+    caller: Allowed<'_>,
     trace: Trace,
     request: CreateRun,
     fields: RunFields,

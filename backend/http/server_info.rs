@@ -77,11 +77,11 @@ impl From<&Policy> for RetentionPolicy {
 #[utoipa::path(get, operation_id = "show_server", path = "/api/server", tag = "operations",
     responses((status = 200, body = ServerInfo, description = "As it is now"), (status = 403, body = Problem, description = "`forbidden`")))]
 async fn show(State(server): State<Server>, caller: Caller) -> Result<Reply<ServerInfo>, Problem> {
-    caller.needs_all(Scope::Read)?;
+    let caller = caller.needs_all(Scope::Read)?;
     let principal = CallingPrincipal {
         owner_id: caller.owner().as_str().to_owned(),
-        scopes: caller.0.principal.scopes.clone(),
-        expires_at: caller.0.expires_at.map(timestamp),
+        scopes: caller.scopes().to_vec(),
+        expires_at: caller.expires_at().map(timestamp),
         is_authenticated: !server.authenticator.is_off(),
     };
     let now = timestamp(server.timeline.clock().now());

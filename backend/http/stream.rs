@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
-    extract::{Caller, Query, RunPath},
+    extract::{Allowed, Caller, Query, RunPath},
     handler::routes,
     index::is_index,
     problem::{Code, Problem},
@@ -95,14 +95,16 @@ impl Followed {
     }
 
     /// Rejects what the caller's credential does not cover.
-    pub(super) async fn permit(&self, server: &Server, caller: &Caller) -> Result<(), Problem> {
+    pub(super) async fn permit<'a>(&self, server: &Server, caller: &'a Caller) -> Result<Allowed<'a>, Problem> {
         match self {
-            Self::Run(run) => caller.needs_run(server, Scope::Read, *run).await?,
-            Self::Tree(run) => caller.needs_run(server, Scope::Read, *run).await?.needs_tree(Scope::Read, *run)?,
-            Self::Thread(thread) => caller.needs_thread(Scope::Read, thread)?,
-            Self::Runs => caller.needs_all(Scope::Read)?,
-        };
-        Ok(())
+            Self::Run(run) => caller.needs_run(server, Scope::Read, *run).await,
+            Self::Tree(run) => {
+                caller.needs_run(server, Scope::Read, *run).await?;
+                caller.needs_tree(Scope::Read, *run)
+            }
+            Self::Thread(thread) => caller.needs_thread(Scope::Read, thread),
+            Self::Runs => caller.needs_all(Scope::Read),
+        }
     }
 
     /// Where its stream begins.
@@ -261,8 +263,7 @@ async fn follow(
     (query, headers): (&Query, &HeaderMap),
     outflow: Outflow,
 ) -> Result<Response, Refused> {
-    target.permit(server, caller).await?;
-    let owner = caller.owner();
+    let owner = target.permit(server, caller).await?.owner();
     let place = place(server, owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let is_index = asked.is_index;

@@ -23,7 +23,7 @@ use crate::{
         event::timestamp,
         id::{Name, RunId},
         limits::{READ_TOKEN_S_DEFAULT, READ_TOKEN_S_MAX, TOKEN_LIFE_S_MAX, TOKENS_OWN_MAX},
-        principal::{Reach, Scope},
+        principal::{OwnerId, Reach, Scope},
     },
     store::tokens::TokenRecord,
 };
@@ -137,7 +137,7 @@ type Created = (StatusCode, [(HeaderName, HeaderValue); 1], Reply<NewToken>);
     (status = 404, body = Problem, description = "No such run, or of another owner"),
     (status = 429, body = Problem, description = "`busy`: as many tokens as one may have")))]
 async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Result<Created, Problem> {
-    caller.needs_all(Scope::Admin)?;
+    let owner = caller.needs_all(Scope::Admin)?.owner();
     let CreateToken { name, mut scopes, run_id, ttl_s } = body.json()?;
     scopes.sort();
     scopes.dedup();
@@ -145,11 +145,11 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
         return Err(Problem::new(Code::InvalidRequest, "a token needs at least one scope").field("scopes"));
     }
     if let Some(run) = run_id {
-        server.timeline.context(caller.owner(), run).await?.ok_or_else(Problem::not_found)?;
+        server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     }
     let expires_at = ttl_s.map(|ttl_s| until(&server, ttl_s, TOKEN_LIFE_S_MAX)).transpose()?;
     let reach = run_id.map_or(Reach::Everything, Reach::Run);
-    issue(&server, &caller, Grant { name: name.as_str().to_owned(), scopes, reach, expires_at }).await
+    issue(&server, owner, Grant { name: name.as_str().to_owned(), scopes, reach, expires_at }).await
 }
 
 /// The tokens of the principal, newest first: all that have not ended, and those that ended within a day.
@@ -173,7 +173,7 @@ async fn revoke(
 ) -> Result<StatusCode, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
     let token_id: Uuid = token_id.parse().map_err(|_| Problem::not_found())?;
-    let any = caller.0.principal.allows(Scope::Admin);
+    let any = caller.allows(Scope::Admin);
     let now = server.timeline.clock().now();
     let found = server.timeline.store().tokens().revoke(owner, token_id, any, now).await?;
     if found { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
@@ -195,7 +195,7 @@ async fn share_run(
     let owner = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?.owner();
     let ShareRun { ttl_s, tree } = body.json()?;
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    share(&server, &caller, if tree { Reach::Tree(run) } else { Reach::Run(run) }, ttl_s).await
+    share(&server, owner, if tree { Reach::Tree(run) } else { Reach::Run(run) }, ttl_s).await
 }
 
 /// Create a read token for a thread: its messages, its runs, its stream.
@@ -210,15 +210,15 @@ async fn share_thread(
     ThreadPath(thread): ThreadPath,
     body: Body,
 ) -> Result<Created, Problem> {
-    caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
+    let owner = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?.owner();
     let ShareThread { ttl_s } = body.json()?;
-    share(&server, &caller, Reach::Thread(thread), ttl_s).await
+    share(&server, owner, Reach::Thread(thread), ttl_s).await
 }
 
-async fn share(server: &Server, caller: &Caller, reach: Reach, ttl_s: Option<i64>) -> Result<Created, Problem> {
+async fn share(server: &Server, owner: &OwnerId, reach: Reach, ttl_s: Option<i64>) -> Result<Created, Problem> {
     let expires_at = until(server, ttl_s.unwrap_or(READ_TOKEN_S_DEFAULT), READ_TOKEN_S_MAX)?;
     let grant = Grant { name: "share".to_owned(), scopes: vec![Scope::Read], reach, expires_at: Some(expires_at) };
-    issue(server, caller, grant).await
+    issue(server, owner, grant).await
 }
 
 fn until(server: &Server, ttl_s: i64, max: i64) -> Result<DateTime<Utc>, Problem> {
@@ -229,9 +229,9 @@ fn until(server: &Server, ttl_s: i64, max: i64) -> Result<DateTime<Utc>, Problem
     Ok(server.timeline.clock().now() + TimeDelta::seconds(ttl_s))
 }
 
-async fn issue(server: &Server, caller: &Caller, grant: Grant) -> Result<Created, Problem> {
-    let (timeline, owner) = (&server.timeline, caller.owner().clone());
-    let issued = auth::issue(timeline.store(), timeline.ids(), owner, grant, timeline.clock().now()).await?;
+async fn issue(server: &Server, owner: &OwnerId, grant: Grant) -> Result<Created, Problem> {
+    let timeline = &server.timeline;
+    let issued = auth::issue(timeline.store(), timeline.ids(), owner.clone(), grant, timeline.clock().now()).await?;
     let Some(issued) = issued else {
         let detail = format!("this principal has {TOKENS_OWN_MAX} tokens, as many as it may have");
         return Err(Problem::new(Code::Busy, detail)

@@ -95,7 +95,7 @@ async fn show(
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let calls = server.timeline.store().model_calls();
     // A thread's token covers some runs of a tree, and so it may not see the sum.
-    let tree = match caller.0.principal.reach {
+    let tree = match caller.reach() {
         Reach::Everything | Reach::Tree(_) => Some(calls.of_tree(owner, run).await?),
         Reach::Run(_) | Reach::Thread(_) => None,
     };

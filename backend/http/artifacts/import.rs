@@ -52,7 +52,8 @@ async fn import(
     query: Query,
     request: Request,
 ) -> Result<(StatusCode, Reply<Artifact>), Problem> {
-    let owner = caller.needs_run(&server, Scope::Admin, run).await?.needs_all(Scope::Admin)?.owner();
+    caller.needs_run(&server, Scope::Admin, run).await?;
+    let owner = caller.needs_all(Scope::Admin)?.owner();
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     let (head, body) = request.into_parts();
     let mut wanted = match described(run, id, &query, &head.headers) {

@@ -2,6 +2,8 @@
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
+use clap::{ArgMatches, Command, FromArgMatches};
+
 use super::render::{print, say};
 use crate::{
     agents::registry::Agents,
@@ -10,16 +12,42 @@ use crate::{
     domain::misread::did_you_mean,
 };
 
+/// The settings of `serve`, and what each was given as.
+#[derive(Clone, Debug)]
+pub(super) struct Args {
+    serve: ServeArgs,
+    matches: ArgMatches,
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        ServeArgs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ServeArgs::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self { serve: ServeArgs::from_arg_matches(matches)?, matches: matches.clone() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(|args| *self = args)
+    }
+}
+
 /// Checks the configuration that `serve` would use, and prints it. What can be right, but seldom is, is told on stderr.
-pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(Args { serve: args, matches }: &Args) -> anyhow::Result<ExitCode> {
     let secrets = Secrets::read()?;
     args.check(&secrets)?;
     let file = args.file()?;
     // As `serve` does: models and tools have more rules than the file.
     Agents::new(file.clone(), args.data.data_dir()?, config::path(), Confinement::default())?;
-    let values = args.effective(&secrets)?;
-    let width =
-        |of: fn(&(&'static str, &'static str, String)) -> usize| values.iter().map(of).max().unwrap_or_default();
+    let values = args.effective(matches, &secrets)?;
+    let width = |of: fn(&(String, String, String)) -> usize| values.iter().map(of).max().unwrap_or_default();
     let (names, variables) = (width(|value| value.0.len()), width(|value| value.1.len()));
     let mut text = String::new();
     for (name, variable, value) in &values {

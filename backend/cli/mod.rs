@@ -130,7 +130,7 @@ enum Command {
     /// Create one-time codes for channels that require them.
     Channel(channel::Args),
     /// Print the effective configuration, secrets masked.
-    Config(Box<crate::config::ServeArgs>),
+    Config(Box<config::Args>),
     /// Check this machine, the database and a running server, and suggest fixes.
     Doctor(Box<doctor::Args>),
     /// Print the `OpenAPI` 3.1 document of the API.

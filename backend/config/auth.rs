@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 
-use super::{Error, error, listed};
+use super::{Error, error};
 
 /// Which credentials the server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,20 +62,6 @@ impl AuthArgs {
             ));
         }
         Ok(())
-    }
-
-    /// Every effective value with the variable that sets it.
-    pub(super) fn effective(&self, secret: String) -> [(&'static str, &'static str, String); 7] {
-        let text = |value: &Option<String>, none: &str| value.clone().unwrap_or_else(|| none.to_owned());
-        [
-            ("auth", "RUNREEL_AUTH", format!("{:?}", self.auth).to_lowercase()),
-            ("jwt_secret", "RUNREEL_JWT_SECRET", secret),
-            ("jwt_provider", "RUNREEL_JWT_PROVIDER", listed(&self.jwt_provider, "(none)")),
-            ("jwt_issuer", "RUNREEL_JWT_ISSUER", text(&self.jwt_issuer, "(any)")),
-            ("jwt_audience", "RUNREEL_JWT_AUDIENCE", listed(&self.jwt_audience, "(any)")),
-            ("jwt_team_claim", "RUNREEL_JWT_TEAM_CLAIM", text(&self.jwt_team_claim, "(none)")),
-            ("jwt_role_claim", "RUNREEL_JWT_ROLE_CLAIM", text(&self.jwt_role_claim, "(none)")),
-        ]
     }
 }
 

@@ -39,31 +39,6 @@ pub struct Bounds {
     pub drain_notice_ms: u64,
 }
 
-impl Bounds {
-    /// Every value with the variable that sets it.
-    pub(super) fn effective(self) -> [(&'static str, &'static str, String); 9] {
-        [
-            ("principal_streams", "RUNREEL_PRINCIPAL_STREAMS", self.principal_streams.to_string()),
-            ("principal_bodies_mib", "RUNREEL_PRINCIPAL_BODIES_MIB", self.principal_bodies_mib.to_string()),
-            (
-                "principal_events_per_second",
-                "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND",
-                self.principal_events_per_second.to_string(),
-            ),
-            (
-                "principal_runs_per_minute",
-                "RUNREEL_PRINCIPAL_RUNS_PER_MINUTE",
-                self.principal_runs_per_minute.to_string(),
-            ),
-            ("principal_kib_per_second", "RUNREEL_PRINCIPAL_KIB_PER_SECOND", self.principal_kib_per_second.to_string()),
-            ("principal_uploads", "RUNREEL_PRINCIPAL_UPLOADS", self.principal_uploads.to_string()),
-            ("principal_downloads", "RUNREEL_PRINCIPAL_DOWNLOADS", self.principal_downloads.to_string()),
-            ("principal_runners", "RUNREEL_PRINCIPAL_RUNNERS", self.principal_runners.to_string()),
-            ("drain_notice_ms", "RUNREEL_DRAIN_NOTICE_MS", self.drain_notice_ms.to_string()),
-        ]
-    }
-}
-
 /// Parses a rate in KiB per second: 0, or at most 1 GiB.
 fn rate_kib(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= 1_024 * 1_024);

@@ -5,12 +5,13 @@
 pub mod channels;
 
 use std::{
-    ffi::OsString,
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 
 use self::retention::RetentionArgs;
 use crate::domain::{
@@ -211,6 +212,24 @@ impl Secrets {
     }
 }
 
+impl Secrets {
+    /// What may be shown of them, by the variable's name without its prefix.
+    fn shown(&self) -> [(&'static str, String); 8] {
+        let set = |is_set| if is_set { "(set, not shown)" } else { "(not set)" }.to_owned();
+        let s3 = &self.s3;
+        [
+            ("jwt_secret", set(self.jwt_secret.is_some())),
+            ("pepper", set(self.pepper.is_some())),
+            ("s3_endpoint", s3.endpoint.as_deref().map_or_else(|| "(Amazon's)".to_owned(), mask)),
+            ("s3_region", s3.region.clone().unwrap_or_else(|| "us-east-1".to_owned())),
+            ("s3_access_key_id", set(s3.access_key_id.is_some())),
+            ("s3_secret_access_key", set(s3.secret_access_key.is_some())),
+            ("telegram_bot_token", set(self.telegram_bot_token.is_some())),
+            ("telegram_webhook_secret", set(self.telegram_webhook_secret.is_some())),
+        ]
+    }
+}
+
 impl ServeArgs {
     /// Rejects settings that are unsafe or cannot work.
     pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
@@ -243,79 +262,49 @@ impl ServeArgs {
         self.config.as_deref().map_or_else(|| Ok(File::default()), File::read)
     }
 
-    /// Every effective value with the variable that sets it; for secrets only whether they are set.
-    pub fn effective(&self, secrets: &Secrets) -> Result<Vec<(&'static str, &'static str, String)>, Error> {
-        let url = self.data.database_url()?;
-        let set = |value: bool| if value { "(set, not shown)" } else { "(not set)" }.to_owned();
-        let (folder, bucket) = match self.artifact_store(secrets)? {
-            ArtifactStore::Folder(dir) => (dir.display().to_string(), "(not set)".to_owned()),
-            ArtifactStore::Bucket(s3) => ("(not used)".to_owned(), format!("s3://{}/{}", s3.bucket, s3.prefix)),
-        };
-        let mut values = vec![
-            ("listen", "RUNREEL_LISTEN", self.listen.to_string()),
-            ("data_dir", "RUNREEL_DATA_DIR", self.data.data_dir()?.display().to_string()),
-            ("database_url", "DATABASE_URL", url.map_or_else(|| "(embedded)".to_owned(), |url| mask(&url))),
-            (
-                "pg_bin",
-                "RUNREEL_PG_BIN",
-                self.data.pg_bin.as_ref().map_or_else(|| "(detected)".to_owned(), |dir| dir.display().to_string()),
-            ),
-        ];
-        values.extend(self.tls.effective());
-        values.extend(self.auth.effective(set(secrets.jwt_secret.is_some())));
-        values.extend([
-            ("cors_origin", "RUNREEL_CORS_ORIGIN", listed(&self.cors_origin, "(none)")),
-            ("pepper", "RUNREEL_PEPPER", set(secrets.pepper.is_some())),
-            ("db_connections", "RUNREEL_DB_CONNECTIONS", self.db_connections.to_string()),
-            (
-                "replica_url",
-                "RUNREEL_REPLICA_URL",
-                self.replica_url()?.map_or_else(|| "(none)".to_owned(), |url| mask(&url)),
-            ),
-            ("database_wait_ms", "RUNREEL_DATABASE_WAIT_MS", self.database_wait_ms.to_string()),
-            ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
-            ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
-            ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
-            ("live", "RUNREEL_LIVE", set(self.live()?.is_some())),
-            ("lease_ms", "RUNREEL_LEASE_MS", self.lease_ms.to_string()),
-        ]);
-        values.extend(self.retention.effective());
-        values.extend(self.seals.effective());
-        values.extend([
-            ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
-            ("artifact_store", "RUNREEL_ARTIFACT_STORE", bucket),
-            (
-                "s3_endpoint",
-                "RUNREEL_S3_ENDPOINT",
-                secrets.s3.endpoint.as_deref().map_or_else(|| "(Amazon's)".to_owned(), mask),
-            ),
-            ("s3_region", "RUNREEL_S3_REGION", secrets.s3.region.clone().unwrap_or_else(|| "us-east-1".to_owned())),
-            ("s3_access_key_id", "RUNREEL_S3_ACCESS_KEY_ID", set(secrets.s3.access_key_id.is_some())),
-            ("s3_secret_access_key", "RUNREEL_S3_SECRET_ACCESS_KEY", set(secrets.s3.secret_access_key.is_some())),
-            ("sessions_dir", "RUNREEL_SESSIONS_DIR", self.sessions_dir()?.display().to_string()),
-            ("config", "RUNREEL_CONFIG", shown(self.config.as_deref())),
-            ("telegram_api_base", "RUNREEL_TELEGRAM_API_BASE", self.telegram_api_base.clone()),
-            ("telegram_bot_token", "RUNREEL_TELEGRAM_BOT_TOKEN", set(secrets.telegram_bot_token.is_some())),
-            (
-                "telegram_webhook_secret",
-                "RUNREEL_TELEGRAM_WEBHOOK_SECRET",
-                set(secrets.telegram_webhook_secret.is_some()),
-            ),
-            ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
-        ]);
-        values.extend(self.bounds.effective());
-        Ok(values)
+    /// Every effective value with the variable that sets it, as it was given in `matches`, by a variable or by default.
+    /// For secrets, only whether they are set.
+    pub fn effective(&self, matches: &ArgMatches, secrets: &Secrets) -> Result<Vec<(String, String, String)>, Error> {
+        let mut derived = self.derived(secrets)?;
+        let command = Self::augment_args(clap::Command::new("serve"));
+        let mut rows = Vec::new();
+        for flag in command.get_arguments() {
+            let (name, Some(variable)) = (flag.get_id().as_str(), flag.get_env()) else { continue };
+            let given = || {
+                let values = matches.get_raw(name).filter(|_| !flag.is_hide_env_values_set())?;
+                Some(values.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(","))
+            };
+            let value = derived.remove(name).or_else(given).filter(|value| !value.is_empty());
+            let value = value.unwrap_or_else(|| "(not set)".to_owned());
+            rows.push((name.to_owned(), variable.to_string_lossy().into_owned(), value));
+        }
+        let secrets = secrets.shown().into_iter();
+        rows.extend(secrets.map(|(name, value)| (name.to_owned(), format!("RUNREEL_{}", name.to_uppercase()), value)));
+        Ok(rows)
     }
-}
 
-/// Values of a list, as they are given.
-fn listed<T: ToString>(values: &[T], none: &str) -> String {
-    let texts: Vec<String> = values.iter().map(T::to_string).collect();
-    if texts.is_empty() { none.to_owned() } else { texts.join(",") }
-}
-
-fn shown(path: Option<&Path>) -> String {
-    path.map_or_else(|| "(not set)".to_owned(), |path| path.display().to_string())
+    /// Values that are not what was given: found elsewhere, completed, or with a password in them.
+    fn derived(&self, secrets: &Secrets) -> Result<BTreeMap<&'static str, String>, Error> {
+        let path = |path: PathBuf| path.display().to_string();
+        let url = |url: Option<String>| url.map(|url| mask(&url));
+        let (folder, bucket) = match self.artifact_store(secrets)? {
+            ArtifactStore::Folder(dir) => (path(dir), None),
+            ArtifactStore::Bucket(s3) => ("(not used)".to_owned(), Some(format!("s3://{}/{}", s3.bucket, s3.prefix))),
+        };
+        let rows = [
+            ("listen", Some(self.listen.to_string())),
+            ("data_dir", Some(path(self.data.data_dir()?))),
+            ("database_url", Some(url(self.data.database_url()?).unwrap_or_else(|| "(embedded)".to_owned()))),
+            ("pg_bin", Some(self.data.pg_bin.clone().map_or_else(|| "(detected)".to_owned(), path))),
+            ("replica_url", url(self.replica_url()?)),
+            ("live", self.live()?.map(|_| "(set, not shown)".to_owned())),
+            ("artifacts_dir", Some(folder)),
+            ("artifact_store", bucket),
+            ("sessions_dir", Some(path(self.sessions_dir()?))),
+        ];
+        // An empty text for what is not set: what was given is never shown.
+        Ok(rows.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
+    }
 }
 
 fn is_loopback(address: IpAddr) -> bool {

@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::Args;
 
-use super::{Error, ServeArgs, error, secret_from_file, shown};
+use super::{Error, ServeArgs, error, secret_from_file};
 
 /// Where to listen. A port alone, or with `localhost`, is one of 127.0.0.1.
 pub fn listen(text: &str) -> Result<SocketAddr, Error> {
@@ -39,14 +39,6 @@ impl TlsArgs {
     /// The files, if the server speaks TLS.
     pub fn files(&self) -> Option<TlsFiles> {
         Some(TlsFiles { certificate: self.tls_cert.clone()?, key: self.tls_key.clone()? })
-    }
-
-    /// Every effective value with the variable that sets it.
-    pub(super) fn effective(&self) -> [(&'static str, &'static str, String); 2] {
-        [
-            ("tls_cert", "RUNREEL_TLS_CERT", shown(self.tls_cert.as_deref())),
-            ("tls_key", "RUNREEL_TLS_KEY", shown(self.tls_key.as_deref())),
-        ]
     }
 
     /// How the server's addresses begin.

@@ -44,17 +44,6 @@ pub struct RetentionArgs {
     pub checkpoints_keep: u32,
 }
 
-impl RetentionArgs {
-    pub(super) fn effective(&self) -> [(&'static str, &'static str, String); 3] {
-        let shown = |ttl: Option<Ttl>| ttl.map_or_else(|| "(forever)".to_owned(), |ttl| format!("{} s", ttl.0));
-        [
-            ("run_ttl", "RUNREEL_RUN_TTL", shown(self.run_ttl)),
-            ("thread_ttl", "RUNREEL_THREAD_TTL", shown(self.thread_ttl)),
-            ("checkpoints_keep", "RUNREEL_CHECKPOINTS_KEEP", self.checkpoints_keep.to_string()),
-        ]
-    }
-}
-
 /// `[[retention]]`
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]

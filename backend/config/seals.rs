@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
 
-use super::{Error, error, retention::Ttl, shown};
+use super::{Error, error, retention::Ttl};
 use crate::domain::chain::seal::Key;
 
 /// The settings of seals.
@@ -30,12 +30,5 @@ impl SealArgs {
         let rule =
             || error(format!("{} is not an Ed25519 key; make one: openssl genpkey -algorithm ed25519", path.display()));
         key.map(Some).ok_or_else(rule)
-    }
-
-    pub(super) fn effective(&self) -> [(&'static str, &'static str, String); 2] {
-        [
-            ("seal_every", "RUNREEL_SEAL_EVERY", format!("{} s", self.seal_every.0)),
-            ("seal_key_file", "RUNREEL_SEAL_KEY_FILE", shown(self.seal_key_file.as_deref())),
-        ]
     }
 }

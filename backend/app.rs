@@ -22,7 +22,7 @@ use crate::{
     timeline::Timeline,
 };
 
-/// How long to wait for an answer of the server that listens where this one is to.
+/// How long to wait for the health response of a server that already uses the address.
 const OTHER_MAX: Duration = Duration::from_secs(1);
 /// How often the partitions of the coming months are maintained.
 const PARTITIONS_EVERY: Duration = Duration::from_hours(6);
@@ -67,7 +67,7 @@ impl App {
             }
             Err(error) => {
                 // A server that fails to start leaves no database running.
-                database.leave(STOP_MAX).await?;
+                database.detach(STOP_MAX).await?;
                 Err(error)
             }
         }
@@ -100,34 +100,34 @@ impl App {
         let Self { listener, tls, server, database, tasks, stop, notice } = self;
         let (leaving, draining) = (server.leaving.clone(), server.draining.clone());
         let store = server.timeline.store().clone();
-        let told = tasks.spawn({
+        let asked_at = tasks.spawn({
             let draining = draining.clone();
             async move {
                 shutdown.await;
-                let told = Instant::now();
+                let asked_at = Instant::now();
                 leaving.cancel();
                 tokio::time::sleep(notice).await;
                 draining.cancel();
-                told
+                asked_at
             }
         });
         let drain_max = Duration::from_millis(DRAIN_MS_MAX).saturating_sub(notice);
         http::serve::run(listener, tls, http::router(server), draining, drain_max).await;
         stop.cancel();
         tasks.close();
-        let told = told.await?;
+        let asked_at = asked_at.await?;
         let committed = async {
             tasks.wait().await;
             store.close().await;
         };
-        if timeout_at(told + Duration::from_millis(SETTLE_MS_MAX), committed).await.is_err() {
+        if timeout_at(asked_at + Duration::from_millis(SETTLE_MS_MAX), committed).await.is_err() {
             tracing::warn!("shutdown timed out with tasks still running; everything acknowledged is committed");
         }
-        database.leave((told + Duration::from_millis(END_MS_MAX)).saturating_duration_since(Instant::now())).await
+        database.detach((asked_at + Duration::from_millis(END_MS_MAX)).saturating_duration_since(Instant::now())).await
     }
 }
 
-/// Why the server cannot listen, and what to do: most often there is one already.
+/// Explains why the server cannot listen and what to do; most often one is already running.
 async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Error {
     let address = args.listen;
     let other = async {
@@ -145,7 +145,7 @@ async fn cannot_listen(args: &ServeArgs, error: &std::io::Error) -> anyhow::Erro
     }
 }
 
-/// Periodic housekeeping. The start has just compared the clocks and made partitions.
+/// Starts periodic housekeeping. Startup has just read the database's clock and created partitions.
 fn look_after(timeline: &Timeline, metrics: &metrics_exporter_prometheus::PrometheusHandle, supervisor: &Supervisor) {
     let soon = (Duration::ZERO, METRICS_EVERY);
     supervisor.every("metrics", soon, metrics.clone(), |metrics, ()| {

@@ -150,15 +150,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_follows_the_database_goes_on_from_what_it_was_told() {
         let clock = Clock::database();
-        let told = DateTime::from_timestamp_micros(1_000_000_000_000_000).unwrap();
-        clock.follow(told);
-        assert_eq!(clock.now(), told);
+        let reported = DateTime::from_timestamp_micros(1_000_000_000_000_000).unwrap();
+        clock.follow(reported);
+        assert_eq!(clock.now(), reported);
         tokio::time::advance(Duration::from_secs(7)).await;
-        assert_eq!(clock.now(), told + TimeDelta::seconds(7));
+        assert_eq!(clock.now(), reported + TimeDelta::seconds(7));
         // A difference within the latency of the query does not move it.
-        clock.follow(told + TimeDelta::milliseconds(6_990));
-        assert_eq!(clock.now(), told + TimeDelta::seconds(7));
-        clock.follow(told - TimeDelta::days(300));
-        assert_eq!(clock.now(), told - TimeDelta::days(300));
+        clock.follow(reported + TimeDelta::milliseconds(6_990));
+        assert_eq!(clock.now(), reported + TimeDelta::seconds(7));
+        clock.follow(reported - TimeDelta::days(300));
+        assert_eq!(clock.now(), reported - TimeDelta::days(300));
     }
 }

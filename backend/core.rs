@@ -1,5 +1,5 @@
-//! The log, its readers, and what they stand on. The library `runreel` has these modules as its own and says how they
-//! belong together.
+//! The log, its readers, and the modules they depend on. The crate `runreel` re-exports these modules and documents how
+//! they fit together.
 
 #![cfg_attr(
     test,

@@ -31,7 +31,7 @@ impl Database {
     }
 
     /// For a command: uses the cluster of a running server, and starts it only if no server runs it.
-    pub async fn visit(data: &DataArgs) -> anyhow::Result<Self> {
+    pub async fn attach(data: &DataArgs) -> anyhow::Result<Self> {
         if let Some(database) = Self::given(data)? {
             return Ok(database);
         }
@@ -60,7 +60,7 @@ impl Database {
     }
 
     /// Stops the cluster if this process started it; after `max` immediately, which is as safe as a crash.
-    pub async fn leave(self, max: Duration) -> anyhow::Result<()> {
+    pub async fn detach(self, max: Duration) -> anyhow::Result<()> {
         if let Some(cluster) = self.cluster {
             cluster.stop(max).await?;
         }
@@ -75,8 +75,8 @@ pub fn parsed(url: &str) -> anyhow::Result<PgConnectOptions> {
     })
 }
 
-/// Sets every option, so that no `PG…` variable of the environment has an effect. The driver lets nobody remove `PGOPTIONS`,
-/// so `config/libpq` does.
+/// Sets every option, so that no `PG…` variable of the environment has an effect. The driver cannot ignore `PGOPTIONS`,
+/// so `config/libpq` removes it.
 pub fn options(endpoint: &Endpoint) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass()
         .socket(&endpoint.socket_dir)

@@ -1,8 +1,7 @@
-//! The task that fills the index of words.
+//! The task that fills the search index.
 //!
-//! It works behind the log and never beside it: nobody who emits waits for it, and while somebody emits it rests seven
-//! times as long as it worked. How far it is behind is in `/metrics` and in every answer to a search. Several servers on
-//! one database take turns.
+//! It works behind the log: no emit waits for it, and while events are emitted it rests seven times as long as it
+//! worked. Its lag is in `/metrics` and in every answer to a search. Several servers on one database take turns.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Indexer {
     pub timeline: Timeline,
-    /// Pause between two looks at a log of which everything is indexed, and after a failure.
+    /// Pause between two checks of a fully indexed log, and after a failure.
     pub poll: Duration,
 }
 
@@ -33,7 +32,8 @@ impl Indexer {
             let (mut indexing, mut done, mut due) = (None, None, Instant::now());
             loop {
                 tokio::time::sleep(self.poll).await;
-                // Nothing new is nothing to do; now and then it looks regardless, because the index may have been emptied.
+                // Without new events there is nothing to do, but it checks now and then, because the index may have
+                // been emptied.
                 let tail = self.timeline.tail();
                 if done.as_ref() == Some(&tail) && Instant::now() < due {
                     continue;
@@ -63,7 +63,7 @@ impl Indexer {
             for lane in &lanes {
                 steps.push(connection.step(*lane, now).await?);
             }
-            self.tell(&steps);
+            self.report(&steps);
             let head: i64 = steps.iter().map(|step| step.head).sum();
             if steps.iter().all(|step| step.position >= step.head) {
                 self.timeline.store().note_searched(now);
@@ -79,8 +79,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// Tells the metrics how far it is.
-    fn tell(&self, steps: &[Indexed]) {
+    /// Reports the progress to the metrics.
+    fn report(&self, steps: &[Indexed]) {
         let events: u64 = steps.iter().map(|step| step.events).sum();
         metrics::counter!("runreel_search_indexed_events_total").increment(events);
         let left: i64 = steps.iter().map(|step| (step.head - step.position).max(0)).sum();

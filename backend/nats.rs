@@ -1,6 +1,6 @@
-//! Open texts between servers by way of NATS (`--live`): core subjects, at most once.
+//! Open texts between servers over NATS (`--live`): core subjects, at most once.
 //!
-//! NATS may come and go: meanwhile, readers get the texts as they are saved.
+//! While NATS is unavailable, readers get the texts as they are saved.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tokio::{sync::Mutex, time::timeout};
 use crate::timeline::live::Live;
 
 const CONNECTED: &str = "runreel_live_connected";
-/// Messages that wait to be sent, and those that wait to be read: a third of a second of what a busy server sends.
+/// Messages that wait to be sent, and those that wait to be read: a third of a second of a busy server's traffic.
 const WAITING_MAX: usize = 16;
-/// How long a message waits for room among them.
+/// How long a message waits for room in the send queue.
 const ROOM_MAX: Duration = Duration::from_millis(100);
 /// Pause before connecting again, at most.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,12 +30,12 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// Connects as soon as the server is there.
+    /// Connects in the background, as soon as the server is available.
     pub async fn connect(url: &str, subject: String) -> anyhow::Result<Self> {
         metrics::describe_gauge!(CONNECTED, "Whether the server of --live is connected");
         metrics::gauge!(CONNECTED).set(0);
         let (url, options) = with_credentials(url)?;
-        // Other servers of its cluster must not be reached without it either.
+        // Also requires TLS of other servers of its cluster.
         let options = options
             .require_tls(url.scheme() == "tls")
             .name("runreel")
@@ -54,7 +54,7 @@ impl Nats {
     }
 }
 
-/// The client sends no credentials of a URL, and logs them.
+/// Moves a URL's credentials to the options: the client does not send those of a URL, and logs them.
 fn with_credentials(url: &str) -> anyhow::Result<(reqwest::Url, ConnectOptions)> {
     let mut url = reqwest::Url::parse(url).context("the URL of the NATS server")?;
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -88,11 +88,11 @@ fn note(event: &Event) {
 impl Live for Nats {
     fn send(&self, message: Bytes) -> BoxFuture<'_, ()> {
         async {
-            // The client would keep messages for a server that comes back, when they are of no use any more.
+            // The client would queue messages for a server that comes back, when they are useless.
             if self.client.connection_state() != State::Connected {
                 return;
             }
-            // A server that stands still counts as connected for minutes.
+            // A server that hangs counts as connected for minutes.
             match timeout(ROOM_MAX, self.client.publish(self.subject.clone(), message)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(error = &error as &dyn std::error::Error, "live texts not sent"),
@@ -106,7 +106,7 @@ impl Live for Nats {
         async {
             match self.messages.lock().await.next().await {
                 Some(message) => message.payload,
-                // The client ended with its process.
+                // The client has ended, with its process.
                 None => std::future::pending().await,
             }
         }

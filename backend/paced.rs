@@ -1,4 +1,4 @@
-//! Cuts off peers that receive, or send what they have begun, too slowly, so that they cannot hold memory.
+//! Cuts off peers that receive too slowly, or send too slowly what they have begun, so that they cannot hold memory.
 
 use std::{
     io::{self, IoSlice},
@@ -52,7 +52,7 @@ impl Progress {
     }
 }
 
-/// Whether what was written to a connection waits for its peer. Cheap to clone; clones share.
+/// Whether written data waits for the connection's peer. Cheap to clone; clones share.
 #[derive(Clone, Debug, Default)]
 pub struct Outflow(Arc<Flow>);
 
@@ -161,7 +161,7 @@ mod tests {
         assert!(lasted >= grace && lasted < 2 * grace, "{lasted:?}");
         let (sent, lasted) = send(1_000_000, 1_024, Duration::from_millis(900)).await;
         assert!(sent.is_ok() && lasted > 10 * grace, "{lasted:?}");
-        // Earlier speed is not saved up.
+        // Earlier speed earns no credit.
         let (near, mut far) = tokio::io::duplex(1_024 * 1_024);
         let ((mut near, outflow), mut taken) = (Paced::new(near), vec![0; 1_024 * 1_024]);
         for _ in 0..1_000 {

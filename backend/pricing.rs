@@ -1,5 +1,5 @@
-//! Costs after a change of prices: a server that starts with other prices than those by which the stored costs were
-//! computed computes all of them anew, in steps, while it serves.
+//! Repricing: a server that starts with other prices than those of the stored costs recomputes all costs, in steps,
+//! while it serves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Pause after a step that failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The prices of this server, and the costs that are to follow them.
+/// Recomputes the stored costs with this server's prices.
 #[derive(Clone, Debug)]
 pub struct Pricing {
     store: Store,
@@ -26,7 +26,7 @@ impl Pricing {
         Self { store, prices }
     }
 
-    /// Makes the costs follow, then waits for the end.
+    /// Recomputes the costs if necessary, then waits for `stop`.
     pub async fn run(self, stop: CancellationToken) {
         while let Err(error) = self.follow(&stop).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "the costs of calls do not follow the prices yet");

@@ -1,7 +1,7 @@
 //! Rate limits per principal: an average rate, with a burst of what the rate allows in its unit of time.
 //!
-//! A principal within its rate may do any amount at once, and then waits accordingly longer. So a rate limit never
-//! makes anything impossible, only slow.
+//! A principal within its rate may do any amount at once, and then waits accordingly longer. So a rate limit makes
+//! nothing impossible, only slow.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,7 @@
 //! Removal of runs by age.
 //!
-//! Invariants: a tree of runs goes as a whole, once all its runs have ended and its time to live has passed; what has
-//! not ended is never touched. Several servers on one database may search at once.
+//! Invariants: a tree of runs is removed as a whole, once all its runs have ended and its time to live has passed; what
+//! has not ended is never touched. Several servers on one database may sweep at once.
 //!
 //! Start reading at [`Retention::sweep`].
 
@@ -40,7 +40,7 @@ async fn horizon(store: &Store, policy: &Policy, now: DateTime<Utc>) -> Result<O
     Ok(least.and_then(|least| now.checked_sub_signed(TimeDelta::try_seconds(least)?)))
 }
 
-/// The trees that are due among the next ended runs, and where to go on; `None` at the end.
+/// The trees that are due among the next ended runs, and where to continue; `None` at the end.
 pub async fn due(
     store: &Store,
     policy: &Policy,
@@ -64,9 +64,10 @@ impl Retention {
     }
 
     /// Drops the months in which everything is due, then removes the other trees that are due, from a place on; returns
-    /// where the next sweep goes on, `None` at the end.
+    /// where the next sweep continues, `None` at the end.
     pub async fn sweep(&self, mut after: Option<EndPlace>) -> Result<Option<EndPlace>, store::Error> {
-        // One moment for all of it: what becomes due meanwhile is the next sweep's, which then finds its whole month due.
+        // One time for the whole sweep: what becomes due meanwhile is left to the next one, which then finds its whole
+        // month due.
         let now = self.threads.now();
         let mut remover = None;
         self.drop_months(&mut remover, now).await?;
@@ -74,7 +75,7 @@ impl Retention {
             let found = due(self.store(), &self.policy, now, after).await?;
             for tree in &found.trees {
                 if let Err(error) = self.remove(&mut remover, tree).await {
-                    // The others can still go, on another connection.
+                    // The others are still removed, on another connection.
                     remover = None;
                     metrics::counter!("runreel_retention_failures_total").increment(1);
                     let (root, error) = (tree.root, &error as &dyn std::error::Error);
@@ -98,7 +99,7 @@ impl Retention {
 
     async fn drop_months(&self, remover: &mut Option<Remover>, now: DateTime<Utc>) -> Result<(), store::Error> {
         let Some(before) = horizon(self.store(), &self.policy, now).await? else { return Ok(()) };
-        // What was imported a moment ago may still be on its way.
+        // A recent import may still be in progress.
         let before = before.min(now - TimeDelta::seconds(MONTH_SETTLED_S));
         let recent = now - TimeDelta::hours(MONTH_AGE_HOURS);
         for month in self.store().months_before(before.min(recent)).await? {
@@ -150,8 +151,8 @@ impl Retention {
         Ok(())
     }
 
-    /// Whether all trees with runs in a month are due; with a connection, what does not go with the month goes now: the
-    /// threads of its runs, and trees that reach into another month.
+    /// Whether all trees with runs in a month are due; with a connection, removes what is not dropped with the month:
+    /// the threads of its runs, and trees that extend into another month.
     async fn walk_month(
         &self,
         month: &Month,

@@ -1,8 +1,8 @@
 //! The task that seals the log: once a day, by default, it binds the heads of all runs that changed to the seal before,
-//! and signs the result if the server has a key. Several servers on one database take turns; whoever comes first seals.
+//! and signs the result if the server has a key. Of several servers on one database, the first one seals.
 //!
-//! Each remembers the last seal that it has seen ([`seen`]). If the log does not have it any more, somebody has replaced
-//! what was sealed, or restored an older copy; nothing is sealed on top of that until the operator has decided.
+//! Each server remembers the last seal that it has seen ([`seen`]). If the log no longer has it, sealed data was
+//! replaced or an older copy restored; nothing more is sealed until the operator has decided.
 
 pub mod seen;
 
@@ -55,7 +55,7 @@ impl Sealer {
         supervisor.every("sealer", turns, self, |sealer, ()| Box::pin(sealer.seal_if_due()));
     }
 
-    /// Seals if the last seal is old enough, and is the one that this server has seen last or a later one.
+    /// Seals if the last seal is old enough, and the log still has the seal that this server has seen last.
     pub async fn seal_if_due(&self) -> Result<(), Error> {
         let every = TimeDelta::from_std(self.every).unwrap_or(TimeDelta::MAX);
         let file = SeenFile::of(&self.data_dir, self.store.seals().log().await?);
@@ -80,14 +80,14 @@ impl Sealer {
             let made = self.store.seals().seal(self.clock.now(), before, self.key.as_deref()).await?;
             let Some(new) = made else { break };
             let (made, runs) = (new.seal.reference(), new.runs);
-            // In the log as well, where no change of the database changes it.
+            // Logged as well, out of reach of changes to the database.
             tracing::info!(number = made.number, sha256 = %made.sha256, runs, "the log is sealed");
             note(&file, made).await;
             last_seen = Some(made);
             if !new.has_more {
                 break;
             }
-            // The first seals of an old log; nobody waits for them.
+            // Only when catching up on an old log, which is not urgent.
             tokio::time::sleep(began.elapsed() * SEAL_REST).await;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Tasks that live as long as the server does.
 //!
-//! Work that is to be done now and then is [`Supervisor::every`].
+//! Periodic work uses [`Supervisor::every`].
 //!
 //! A task that panics, or ends before it is stopped, is a bug, and the server survives it: the failure is logged and
 //! counted, the task is restarted, and until it has run for a while [`Supervisor::failing`] names it, so that
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a restarted task must run before it no longer counts as failing.
 const PROOF: Duration = Duration::from_secs(2);
 
-/// How long after its start a part begins that no request needs.
+/// How long after the start parts begin that no request needs.
 pub const LATE: Duration = Duration::from_secs(1);
 
 /// Starts tasks and restarts them. Cheap to clone.
@@ -103,7 +103,7 @@ impl Supervisor {
         self.keep(name, move || run(part.clone(), stop.clone()));
     }
 
-    /// The same for a part that no request needs: it begins when the server has started.
+    /// The same for a part that no request needs: it begins [`LATE`] after this.
     pub fn run_late<P, F>(&self, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
     where
         P: Clone + Send + Sync + 'static,
@@ -120,9 +120,9 @@ impl Supervisor {
         });
     }
 
-    /// Works once a period until the supervisor stops, first when `first` has passed. What work returns as an error is
-    /// logged. Work that panics is tried again soon, with nothing of what it has kept, and counts as failing until it has
-    /// been done. A turn that is late shifts those after it.
+    /// Runs `work` once a period until the supervisor stops, first after `first`. Errors are logged. Work that panics
+    /// is retried soon, with new state, and counts as failing until it ends without a panic. A late turn delays those
+    /// after it.
     pub fn every<P, S, T, E>(
         &self,
         name: &'static str,
@@ -229,7 +229,7 @@ mod tests {
             })
         });
         let mut seen = Vec::new();
-        // A moment after each turn: after a panic the next one comes soon, and what was kept begins anew.
+        // Just after each turn: after a panic the next one follows soon, with new state.
         for pause in [period + Duration::from_millis(1), period, PAUSE, period] {
             tokio::time::sleep(pause).await;
             seen.push((turns.lock().unwrap().clone(), supervisor.failing().is_some()));

@@ -1,9 +1,9 @@
-//! What much work of one principal costs the others: while others are active too, a principal that uses a resource for
+//! Limits what one principal's work costs the others: while others are active too, a principal that uses a resource for
 //! long rests after each use, so that the others find it idle most of the time.
 //!
 //! Invariant: with `n` principals active, one that does as much as it can has the resource for at least `1 / n` of the
-//! time, and nobody who is alone ever rests. What is left over while others do little is not handed out: that is the
-//! price of their latency.
+//! time, and one that is alone never rests. Time that the others leave unused is not redistributed: that is the price
+//! of their latency.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// How often active principals are counted anew.
+/// How often active principals are recounted.
 const COUNTED_FOR: Duration = Duration::from_millis(50);
 
 /// A resource that principals use in turn.
@@ -45,13 +45,13 @@ struct Owners {
 #[derive(Debug)]
 struct Account {
     seen_at: Instant,
-    /// Until when what it used lasts at its share of the time.
+    /// When its use so far is paid for at its share of the time, per resource.
     paid: [Instant; 2],
-    /// How long a use takes, about.
+    /// Moving average of the length of a use, per resource.
     mean: [Duration; 2],
 }
 
-/// A use that is under way; it is counted when it is dropped.
+/// A use in progress; it is counted when it is dropped.
 #[derive(Debug)]
 pub struct Usage {
     throttle: Throttle,
@@ -59,7 +59,7 @@ pub struct Usage {
     resource: Resource,
     /// `None` while it waits.
     began: Option<Instant>,
-    /// What was counted in advance, so that many of one principal do not begin at once.
+    /// What was counted in advance, so that many uses of one principal do not begin at once.
     counted: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Throttle {
         self.count(owner, |account, others| _ = account.owe(resource, took * others));
     }
 
-    /// Waits until a principal has rested, for a use that then begins.
+    /// Waits until a principal has rested; the use can then begin.
     pub async fn turn(&self, owner: &OwnerId, resource: Resource) -> Usage {
         let (counted, until) = self.count(owner, |account, others| {
             let until = account.rests_until(resource).filter(|_| others > 0);
@@ -96,7 +96,7 @@ impl Throttle {
         owners.active(Instant::now()) > own
     }
 
-    /// Works on the account of a principal that does something, and with how many others are active.
+    /// Marks a principal as active, and runs `work` on its account and the bounded number of other active principals.
     fn count<T>(&self, owner: &OwnerId, work: impl FnOnce(&mut Account, u32) -> T) -> T {
         let now = Instant::now();
         let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl Throttle {
 }
 
 impl Account {
-    /// Adds to what a use lasts, as far as there is room for it; returns how much that was.
+    /// Adds a cost to the account, up to a bound; returns how much was added.
     fn owe(&mut self, resource: Resource, cost: Duration) -> Duration {
         let (now, paid) = (Instant::now(), &mut self.paid[resource as usize]);
         let (from, most) = ((*paid).max(now), now + Duration::from_millis(THROTTLE_BURST_MS + THROTTLE_REST_MS_MAX));
@@ -144,7 +144,7 @@ impl Drop for Usage {
 }
 
 impl Owners {
-    /// How many principals were active a moment ago.
+    /// The number of active principals, which may be up to [`COUNTED_FOR`] old.
     fn active(&mut self, now: Instant) -> usize {
         if self.counted_at.is_none_or(|at| now.duration_since(at) >= COUNTED_FOR) {
             let is_active = |account: &Account| {
@@ -218,9 +218,9 @@ mod tests {
             waited.push(began.elapsed());
             drop(usage);
         }
-        // As long as the use before it, less the burst that the first had.
+        // As long as the previous use, less the burst that the first had.
         assert!(waited[1..].iter().all(|waited| *waited >= TOOK * 3 / 2), "{waited:?}");
-        // One that is given up while it waits costs nothing.
+        // A turn that is abandoned while it waits costs nothing.
         let before = rest(&throttle, "a", Resource::Reading);
         let a = owner("a");
         let given_up = tokio::time::timeout(Duration::from_millis(1), throttle.turn(&a, Resource::Reading));
@@ -228,11 +228,11 @@ mod tests {
         assert!(rest(&throttle, "a", Resource::Reading) <= before);
         throttle.used(&owner("a"), Resource::Reading, long * 10);
         assert_eq!(rest(&throttle, "a", Resource::Reading), long);
-        // What was counted in advance is given back, and nothing else.
+        // What was counted in advance is refunded, and nothing else.
         let turn = throttle.turn(&a, Resource::Reading);
         assert!(tokio::time::timeout(long / 2, turn).await.is_err());
         assert!(rest(&throttle, "a", Resource::Reading) + TOOK >= long / 2);
-        // Whoever was in company and is alone now does not rest on.
+        // A principal that is alone by now stops resting.
         tokio::time::advance(Duration::from_millis(THROTTLE_ACTIVE_MS)).await;
         throttle.used(&a, Resource::Reading, long);
         assert_eq!(rest(&throttle, "a", Resource::Reading), Duration::ZERO);

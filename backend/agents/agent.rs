@@ -1,4 +1,4 @@
-//! [`Agent`]: works on a run, in the server or at a runner.
+//! [`Agent`]: executes a run, in the server or in a runner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     engine::{Ended, RunEnv},
 };
 
-/// Something that can work on a run.
+/// An agent that can execute a run.
 pub trait Agent: Send + Sync {
-    /// Works until the run has ended or waits; called again, it continues. What completes is the run's output. The
-    /// error is the host's and may be temporary; it says nothing about the run.
+    /// Executes the run until it ends or waits; another call continues it. The completed value is the run's output. An
+    /// error is the host's, possibly temporary, and says nothing about the run.
     fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>>;
 
-    /// Longest time a run may be at work; time it waits does not count.
+    /// Maximum duration of one call of [`Agent::work`]; the time a run waits is not part of it.
     fn time_max(&self) -> Duration;
 }
 
@@ -25,10 +25,10 @@ pub trait Agent: Send + Sync {
 pub trait AgentResolver: Send + Sync {
     fn names(&self) -> Vec<Name>;
 
-    /// Resolves an agent for one run: its models, tools and their credentials as they are now. The error is for the
-    /// person who reads the failed run.
+    /// Resolves an agent for one run, with its current models, tools and credentials. The error becomes the run's
+    /// failure.
     fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Arc<dyn Agent>, String>>;
 
-    /// Stops what was started for the agents.
+    /// Stops what was started for the agents, such as tool servers.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

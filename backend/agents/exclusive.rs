@@ -1,4 +1,4 @@
-//! [`Locks`]: which tool calls are never made at the same time, across all runs of this process.
+//! [`Locks`]: serialises tool calls that share a resource, across all runs of this process.
 
 use std::{
     collections::HashMap,
@@ -7,12 +7,12 @@ use std::{
 
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
-/// One lock for each thing that tools share, kept while it is held or waited for. Clones share them.
+/// One lock for each shared resource, kept while it is held or waited for. Clones share the locks.
 #[derive(Clone, Default)]
 pub struct Locks(Arc<Mutex<HashMap<String, Weak<Lock<()>>>>>);
 
 impl Locks {
-    /// Waits for exclusive use; waiters are served in the order in which they came.
+    /// Waits for exclusive use; waiters are served in order.
     pub async fn lock(&self, shared: &str) -> OwnedMutexGuard<()> {
         self.of(shared).lock_owned().await
     }

@@ -1,8 +1,7 @@
-//! [`Execution`]: executes one run as far as it can go, in the server or at a runner.
+//! [`Execution`]: executes one run as far as possible, in the server or in a runner.
 //!
-//! Only the [`RunHost`] differs between the two. A run is failed only by its own agent, never because its host was away
-//! for a moment; its workers end before it does; and an answer that comes just before the run reports that it waits
-//! lets it continue.
+//! Only the [`RunHost`] differs between the two. A run never fails because its host was temporarily unavailable; its
+//! workers end before it does; and an answer that arrives just before the run reports that it waits lets it continue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,27 +27,27 @@ use crate::{
         host::{HostError, RunHost},
         identity::{InvalidIdentity, SupervisorEmitter, WorkerEmitter},
     },
-    engine::{Durability, Ended, RunEnv, visit::Question},
+    engine::{Durability, Ended, RunEnv, context::Question},
 };
 
-/// Pause before a run is tried again after its host was unavailable.
+/// Pause before an attempt is repeated.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Retries of what was refused, rather than unreachable, before the run is failed.
+/// Retries after a refusal (not an outage) before the run fails.
 const REFUSED_MAX: u32 = 1;
 
-/// How far a run got.
+/// How an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The run has ended.
     Ended,
-    /// It waits; any process may take it once it can continue.
+    /// It waits; any process may claim it once it can continue.
     Suspended,
     /// The work was cancelled: another holder has the run, or none.
     Stopped,
 }
 
-/// One run, in the hands of the holder of its lease.
+/// The execution of one run by the holder of its lease.
 pub struct Execution {
     pub host: Arc<dyn RunHost>,
     /// The input the run was created with.
@@ -63,17 +62,17 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Works until the run has ended or waits, or `cancel`; waits for what is unavailable.
+    /// Executes the run until it ends or waits, or `cancel`; retries while the host is unavailable.
     pub async fn run(&self, cancel: &CancellationToken) -> Done {
-        let (mut asked, mut refused, mut taken) = (Vec::new(), 0, self.status);
+        let (mut asked, mut refused, mut claimed) = (Vec::new(), 0, self.status);
         loop {
-            let as_taken = taken.take();
-            match self.once(cancel, &mut asked, as_taken).await {
+            let as_claimed = claimed.take();
+            match self.once(cancel, &mut asked, as_claimed).await {
                 Ok(Some(done)) => return done,
                 Ok(None) => refused = 0,
                 Err(_) if cancel.is_cancelled() => return Done::Stopped,
                 // The status of the run has changed since it was claimed.
-                Err(error) if !error.is_retryable && as_taken.is_some() => {}
+                Err(error) if !error.is_retryable && as_claimed.is_some() => {}
                 Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
                     refused += u32::from(!error.is_retryable);
@@ -107,14 +106,14 @@ impl Execution {
     }
 
     /// One attempt; `None` if the run can continue at once. `asked` holds the questions of the previous attempt,
-    /// `taken` the status of the run a moment ago.
+    /// `claimed` the run's status when it was claimed (first attempt only).
     async fn once(
         &self,
         cancel: &CancellationToken,
         asked: &mut Vec<SpanId>,
-        taken: Option<Status>,
+        claimed: Option<Status>,
     ) -> Result<Option<Done>, HostError> {
-        let found = if taken.is_some() { taken } else { self.host.status().await? };
+        let found = if claimed.is_some() { claimed } else { self.host.status().await? };
         let status = match found {
             None => return Ok(Some(Done::Ended)),
             Some(status) if status.is_terminal() => return Ok(Some(Done::Ended)),
@@ -175,7 +174,7 @@ impl Execution {
         }
     }
 
-    /// The run's input, or what its artifact holds. The inner error is for the person who reads the failed run.
+    /// The run's input, from its artifact if it is one. The inner error becomes the run's failure.
     async fn input(&self) -> Result<Result<Value, String>, HostError> {
         let read = |input: &Json| serde_json::from_str(input.as_str()).unwrap_or_else(|_| Value::from(input.as_str()));
         let input = self.input.as_ref().map_or(Value::Null, read);
@@ -188,20 +187,20 @@ impl Execution {
         Ok(serde_json::from_slice(&whole.bytes).map_err(|error| format!("the input is not JSON: {error}")))
     }
 
-    /// Lets the run continue if an answer came after the graph had looked for it and before the run reported that it
-    /// waits: when it was given, the run was still running.
+    /// Lets the run continue if an answer arrived between the graph's check and the run's report that it waits: then
+    /// the answer did not resume the run, which was still running.
     async fn answered_meanwhile(&self, asked: &[SpanId]) -> Result<Option<Done>, HostError> {
         for interrupt in asked {
             if self.host.answer(interrupt).await?.is_none() {
                 continue;
             }
-            // The event's id is the answer's, so that it is stored once, whichever process emits it.
+            // The event's id derives from the answer, so that it is stored once, whichever process emits it.
             let id = Answer::of_nobody(interrupt.clone(), Decision::Expired).resumed_event_id();
             let resumed =
                 NewEvent::new(EventKind::RunResumed, Json::of(&json!({"interrupt_id": interrupt}))).event_id(id);
             return match self.host.emit(vec![resumed]).await {
                 Err(error) if error.is_retryable => Err(error),
-                // A run that already continues refuses it; its status shows that.
+                // A run that has already resumed refuses the event; its status shows that.
                 Ok(()) | Err(_) => Ok(None),
             };
         }

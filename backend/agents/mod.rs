@@ -1,4 +1,4 @@
-//! What acts inside a run: agents, their models and tools.
+//! Agents, and the models and tools they use.
 //!
 //! Invariant kept here: identity is an argument. A [`RunContext`](crate::domain::context::RunContext) and an
 //! [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point, and so are time, ids and randomness.

@@ -1,4 +1,4 @@
-//! [`Model`]: messages in, a streamed answer out, in types that belong to no provider.
+//! [`Model`]: messages in, a streamed answer out, in provider-independent types.
 //!
 //! The types here are stored: conversations in checkpoints, and the content of a message in `message.completed` events.
 //! So their JSON is a contract: members are added, never renamed, and a missing one has a default.
@@ -66,12 +66,12 @@ impl Part {
     }
 }
 
-/// What a provider calls a tool call.
+/// A tool call's id at its provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The provider: the word for its API, and a digest of its address.
+    /// The provider: the name of its API, and a digest of its address.
     pub provider: String,
-    /// To the byte as it was given; absent if there was none.
+    /// Byte for byte as given; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -82,12 +82,12 @@ pub struct ToolCall {
     /// Unique in its conversation, and valid as a span id: 1 to 128 characters, none of them a control character.
     pub id: String,
     pub name: String,
-    /// An object if the model got it right; text that was not JSON is kept as a string.
+    /// Normally an object; text that was not JSON is kept as a string.
     pub args: Value,
     /// Opaque data that some providers expect back with the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<String>,
-    /// Its id at the provider that made it; absent if no provider did, and in what was stored by earlier versions.
+    /// Its id at the provider that made it; absent if no provider did, or if an earlier version stored the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
@@ -106,8 +106,8 @@ pub struct Message {
     pub tool_call_id: Option<String>,
 }
 
-/// Parts as stored, or a plain text. What another framework put between the parts of a restored thread is read as the
-/// image or the text that it is, because a conversation that cannot be read would start over.
+/// Parts as stored, or a plain text. Another framework's parts in a restored thread are read as an image or as text,
+/// because a conversation that cannot be read would start over.
 fn parts_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     let read = |part: Value| {
         let picture = part["image_url"]["url"].as_str().and_then(Part::image_of_data_uri);
@@ -142,7 +142,7 @@ impl Message {
         Self { tool_call_id: Some(call_id.into()), ..Self::of(MessageRole::Tool, text) }
     }
 
-    /// All its text, separated into paragraphs.
+    /// Its text parts, joined as paragraphs.
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
@@ -297,13 +297,13 @@ pub type Deltas<'a> = dyn FnMut(Delta) + Send + 'a;
 /// The result of a call.
 pub type Completing<'a> = BoxFuture<'a, Result<Completion, ModelError>>;
 
-/// Something that answers. It is stateless, so that a conversation can continue anywhere.
+/// A language model. It is stateless, so that a conversation can continue anywhere.
 pub trait Model: Send + Sync {
-    /// As users write it, such as `openai:gpt-5`.
+    /// The name that users write, such as `openai:gpt-5`.
     fn name(&self) -> &str;
 
-    /// The answer; its pieces are passed to `deltas` as they come, and together are its text. Dropping the future ends
-    /// the call. The model itself does not retry a call that failed after a piece was passed on.
+    /// Returns the answer; its pieces are passed to `deltas` as they arrive and add up to its text. Dropping the future
+    /// ends the call. A call that failed after a piece was passed on is not retried by the model.
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a>;
 }
 

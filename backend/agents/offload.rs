@@ -1,4 +1,4 @@
-//! Replaces a tool's result that is too large to stay with the run by an artifact and a pointer to it.
+//! Stores a tool's result that is too large for the run as an artifact, and replaces it with a pointer.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::{
     emitters::host::{ArtifactRef, RunHost},
 };
 
-/// What stays with the run of a result: all of it, or a pointer with its beginning and end.
+/// The result if it fits, or a pointer with its beginning and end.
 ///
-/// Images are offloaded first, each as itself. If the bytes cannot be stored, only a preview stays, marked truncated.
+/// Images are offloaded first, each as its own artifact. If storing fails, only a preview stays, marked truncated.
 pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, bytes_max: usize) -> Value {
     if bytes_of(&result) <= bytes_max {
         return result;

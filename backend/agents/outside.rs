@@ -1,5 +1,5 @@
-//! [`Outside`]: what agents reach outside this process, models of providers and tools of MCP servers. The feature
-//! `agents` contains both, with the libraries they need.
+//! [`Outside`]: the external services of agents: models of providers, MCP servers and AG-UI endpoints. The feature
+//! `agents` contains them, with the libraries they need.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -31,7 +31,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Reaches nothing yet. `path` is the `PATH` of tool servers, `confinement` what they cannot reach.
+    /// Connects to nothing yet. `path` is the `PATH` of tool servers, `confinement` what they cannot reach.
     pub(super) fn new(path: Option<OsString>, confinement: Confinement) -> Result<Self, String> {
         let web = Web::new()?;
         Ok(Self { servers: Servers::new(web.clone(), path, confinement), web })

@@ -1,4 +1,4 @@
-//! `outside` of a build without the feature `agents`: nothing is reached, and the error says why.
+//! `outside` in a build without the feature `agents`: each use fails with an error that names the feature.
 
 #![expect(
     clippy::unnecessary_wraps,

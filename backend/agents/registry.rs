@@ -28,12 +28,12 @@ use crate::{
     engine::Limits,
 };
 
-/// Most bytes of a fetch or of a command's output, unless configured.
+/// Default for the maximum bytes of a fetch or of a command's output.
 const BYTES_MAX_DEFAULT: usize = 256 * 1024;
-/// Longest time of a fetch or a command, unless configured.
+/// Default time limit of a fetch or a command.
 const TIME_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
-/// How many tools of a server can be used and what has to be known about them, or why none can.
+/// The number of usable tools of a server and notes on them, or why none can be used.
 pub type Usable = Result<(usize, Vec<String>), String>;
 
 fn usable(offered: Offered) -> Usable {
@@ -106,7 +106,7 @@ impl Agents {
         let own = Toolbox::checked(self.own_tools(agent).map_err(invalid)?).map_err(invalid)?;
         let offered = self.outside.tools(agent, &self.file).await.map_err(invalid)?;
         let (toolbox, notes) = own.joined(offered).map_err(invalid)?;
-        // A step of the model and a step of its tools are two steps of the graph.
+        // A configured step is two steps of the graph: one of the model and one of its tools.
         let limits = Limits {
             steps_max: agent.max_steps.saturating_mul(2),
             node_time_max: Duration::from_secs(agent.timeout_s),
@@ -128,7 +128,7 @@ impl Agents {
         })
     }
 
-    /// What each tool server of a configuration offers now; `Err`: it could not be asked.
+    /// What each tool server of a configuration offers now; the outer `Err` if it could not be queried.
     pub async fn tool_servers(file: &File, confinement: Confinement) -> Vec<(String, Result<Usable, String>)> {
         let outside = match Outside::new(crate::config::path(), confinement) {
             Ok(outside) => outside,
@@ -136,7 +136,7 @@ impl Agents {
         };
         let asked = file.sections.mcp.iter().map(|(name, config)| {
             let offered = outside.offered(name, config, file);
-            // Tools keep their server running, which has to end here.
+            // Reduced to a summary here, because tools keep their server running.
             async move { (name.clone(), offered.await.map(usable)) }
         });
         let offered = futures::future::join_all(asked).await;
@@ -150,7 +150,8 @@ impl Agents {
         self.outside.proxy(&endpoint)
     }
 
-    /// Adds rules on whose runs are executed: here, because every run passes this point, however it was created.
+    /// Restricts which owners may use which agents. Checked here because every run is resolved here, however it was
+    /// created.
     #[must_use]
     pub fn admitting(self, admission: Admission) -> Self {
         Self { admission, ..self }
@@ -188,7 +189,6 @@ impl Agents {
     fn builtin(&self, name: &str, kind: ToolKind, section: &ToolSection) -> Result<Vec<Arc<dyn Tool>>, String> {
         let time_max = section.timeout_s.map_or(TIME_MAX_DEFAULT, Duration::from_secs);
         let bytes_max = section.bytes_max.unwrap_or(BYTES_MAX_DEFAULT);
-        // Without a configured folder, every owner has one of their own.
         let held = section.root.as_ref().and_then(|root| self.confinement.within(&self.file.path(root)));
         if let Some(held) = held {
             return Err(format!(
@@ -196,6 +196,7 @@ impl Agents {
                 held.display()
             ));
         }
+        // Without a configured folder, every owner has one of their own.
         let root = match &section.root {
             Some(root) => files::Root::open(&self.file.path(root), false),
             None => files::Root::open(&self.data_dir.join("files"), true),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::tools::ToolError;
 
-/// Errors named in one refusal.
+/// Maximum errors named in one refusal.
 const ERRORS_NAMED: usize = 3;
 /// Longest refusal, characters.
 const REFUSAL_CHARS_MAX: usize = 1_000;
@@ -17,7 +17,7 @@ const PATTERN_STEPS_MAX: usize = 100_000;
 /// Size of one compiled pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// A compiled schema, or why there is none. Without one, whoever makes the call checks its arguments.
+/// A compiled schema, or why it does not compile; then the arguments are left to the called tool to check.
 pub(super) struct Schema(Result<Validator, String>);
 
 impl Schema {
@@ -27,19 +27,19 @@ impl Schema {
         Self(built.map_err(|error| clipped(&error.to_string())))
     }
 
-    /// Why it cannot check any arguments.
+    /// Why the schema does not compile.
     pub(super) fn invalid(&self) -> Option<&str> {
         self.0.as_ref().err().map(String::as_str)
     }
 
-    /// Whether the arguments fit; the error names the first that do not, and repeats none of them.
+    /// Checks the arguments; the error names the first mismatches and repeats no values.
     pub(super) fn check(&self, args: &Value) -> Result<(), ToolError> {
         let Ok(validator) = &self.0 else { return Ok(()) };
-        let told = |error: jsonschema::ValidationError<'_>| {
+        let describe = |error: jsonschema::ValidationError<'_>| {
             let place = error.instance_path().to_string().replace('/', ".");
             format!("arguments{place}: {}", error.masked())
         };
-        let errors: Vec<String> = validator.iter_errors(args).take(ERRORS_NAMED).map(told).collect();
+        let errors: Vec<String> = validator.iter_errors(args).take(ERRORS_NAMED).map(describe).collect();
         if errors.is_empty() { Ok(()) } else { Err(ToolError::Arguments(clipped(&errors.join("; ")))) }
     }
 }

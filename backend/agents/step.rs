@@ -39,7 +39,8 @@ pub struct CallOutcome {
     pub took: Duration,
 }
 
-/// Stores outcomes of calls, for a step that may be repeated. A stored one is emitted again, and its call not repeated.
+/// Stores outcomes of calls, for a step that may be repeated. A stored outcome is emitted again instead of repeating
+/// its call.
 pub trait Memory: Send + Sync {
     /// The outcome of a call that was made before.
     fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>>;
@@ -49,7 +50,7 @@ pub trait Memory: Send + Sync {
     -> BoxFuture<'a, Result<(), HostError>>;
 }
 
-/// Stores results with the visit of a node, each under its call's span.
+/// Stores results with the current step of a node, each under its call's span.
 pub struct NodeMemory<'a, S>(pub &'a NodeContext<S>);
 
 impl<S: Send + Sync> Memory for NodeMemory<'_, S> {
@@ -72,9 +73,9 @@ impl<S: Send + Sync> Memory for NodeMemory<'_, S> {
     }
 }
 
-/// For whom, with what and within which bounds the calls of a step are made.
+/// The environment, tools and bounds of a step's calls.
 pub struct Step<'a> {
-    /// Calls that have not begun when it is cancelled never begin.
+    /// Once it is cancelled, no more calls begin.
     pub env: &'a RunEnv,
     pub tools: &'a Toolbox,
     /// Shared by all steps of this process.
@@ -83,7 +84,7 @@ pub struct Step<'a> {
     pub parent: Option<&'a SpanId>,
     /// Maximum concurrent calls, at least 1.
     pub parallel_max: usize,
-    /// Longest time one call may take, unless the tool names its own. A blocking tool that is late is notified and no
+    /// Longest time one call may take, unless the tool has its own limit. A late blocking tool is notified and no
     /// longer waited for, but not stopped.
     pub call_time_max: Duration,
     pub memory: Option<&'a dyn Memory>,
@@ -93,15 +94,15 @@ pub struct Step<'a> {
 
 /// Makes all calls and returns their outcomes in the order of the calls.
 ///
-/// A tool that fails, panics, is late or does not exist is an outcome like any other. The error is the log's: when it
-/// accepts no more events the step has no meaning, but calls that began are still brought to their end first.
+/// A tool that fails, panics, is late or does not exist is an outcome like any other. An error is the host's: if the
+/// log accepts no more events the step is void, but calls that began are completed first.
 pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<CallOutcome>, HostError> {
     let places = Semaphore::new(step.parallel_max.max(1));
     let outcomes = join_all(calls.into_iter().map(|call| in_turn(step, &places, call))).await;
     outcomes.into_iter().collect()
 }
 
-/// Waits for what it shares with others before it takes a slot, so that waiting calls leave the slots to others.
+/// Waits for the call's lock before a slot, so that calls that wait for a lock occupy no slots.
 async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<CallOutcome, HostError> {
     let tool = step.tools.get(&call.tool);
     let shared = match tool {
@@ -159,12 +160,12 @@ async fn called(step: &Step<'_>, call: &Call) -> Result<Value, ToolError> {
     Ok(offload::within(&*step.env.host, &call.tool, value, step.output_bytes_max).await)
 }
 
-/// Makes the call until it is done, late or cancelled; in the last two cases the tool has a moment to clean up.
+/// Makes the call until it is done, late or cancelled; a late or cancelled tool has [`TOOL_GRACE_MS`] to clean up.
 async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Value, ToolError> {
     let time_max = tool.time_max().unwrap_or(step.call_time_max);
     let cancel = step.env.cancel.child_token();
-    // A call that is dropped midway, with its whole step, is notified as well.
-    let _told = cancel.clone().drop_guard();
+    // Also notifies the tool of a call that is dropped midway with its whole step.
+    let _cancel_on_drop = cancel.clone().drop_guard();
     let mut work = std::pin::pin!(made(tool, step.env.host.context(), args, &cancel));
     let grace = Duration::from_millis(TOOL_GRACE_MS);
     tokio::select! {
@@ -181,7 +182,7 @@ async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Va
     }
 }
 
-/// Makes the call itself and catches a panic. The context is passed explicitly, to whichever thread it is.
+/// Makes the call itself and catches a panic. The context is passed explicitly, also to another thread.
 async fn made(
     tool: Arc<dyn Tool>,
     context: &RunContext,

@@ -37,11 +37,11 @@ pub enum ToolError {
 /// The result of a call.
 pub type Called<'a> = BoxFuture<'a, Result<Value, ToolError>>;
 
-/// One thing an agent can do. The run it acts for is an argument of every call and nowhere else.
+/// One thing an agent can do. The run it acts for is an argument of every call and stored nowhere.
 ///
 /// A result is any JSON. `{"content": [part, …]}` with the parts of a message ([`parts`]) also gives a model images.
 pub trait Tool: Send + Sync {
-    /// 1 to 64 of `[A-Za-z0-9_-]`.
+    /// 1 to 64 characters of `[A-Za-z0-9_-]`.
     fn name(&self) -> &str;
 
     /// What it does, for the model that chooses among tools.
@@ -50,18 +50,18 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
-    /// What it writes that other calls may write too: calls that name the same thing, in any run of this process, are
-    /// made one at a time.
+    /// The resource that it writes and other calls may write too: calls that name the same one, in any run of this
+    /// process, are made one at a time.
     fn exclusive(&self, _context: &RunContext) -> Option<String> {
         None
     }
 
-    /// It blocks its thread: called outside the async threads.
+    /// Whether it blocks its thread; if so, it is called outside the async threads.
     fn blocking(&self) -> bool {
         false
     }
 
-    /// A call with these arguments needs approval first.
+    /// Whether a call with these arguments needs approval first.
     fn needs_approval(&self, _args: &Value) -> bool {
         false
     }
@@ -71,12 +71,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// `args` have passed the schema. Once `cancel` is cancelled (with the run, or because the call is late) the tool
-    /// has a moment to clean up; then an async call is dropped, and a blocking one is no longer waited for.
+    /// `args` match the schema, if it compiles. Once `cancel` is cancelled (with the run, or because the call is late)
+    /// the tool has a moment to clean up; then an async call is dropped, and a blocking one is no longer waited for.
     fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a>;
 }
 
-/// What a model is shown of a result: its parts if it has some, its text, or its JSON.
+/// A result as the model sees it: its parts if it has some, its text, or its JSON.
 pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     match result {
         Ok(Value::String(text)) => vec![Part::text(text)],
@@ -88,7 +88,7 @@ pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     }
 }
 
-/// The tools of servers, and what they have that cannot be used: one sentence each.
+/// The tools of servers, and one sentence for each item that cannot be used.
 #[derive(Clone, Default)]
 pub struct Offered {
     pub tools: Vec<Arc<dyn Tool>>,
@@ -101,7 +101,7 @@ struct Entry {
     schema: Arc<Schema>,
 }
 
-/// The tools of a run, resolved once when it starts. Clones share them.
+/// The tools of a run, as resolved when it starts or resumes. Clones share them.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     entries: Arc<BTreeMap<String, Entry>>,
@@ -113,7 +113,7 @@ impl Toolbox {
         Self { entries: Arc::new(tools.into_iter().map(entry).collect()) }
     }
 
-    /// The same with one more tool, unless its name is taken.
+    /// Adds a tool, unless its name is taken.
     #[must_use]
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let (name, added) = entry(tool);
@@ -126,8 +126,8 @@ impl Toolbox {
         self.entries.is_empty()
     }
 
-    /// The same with the tools of servers, and what has to be known about those. Of two with one name the first stays;
-    /// arguments are not checked against a schema that cannot be compiled.
+    /// Adds the tools of servers, and returns notes on them. Of two tools with one name the first stays; arguments are
+    /// not checked against a schema that does not compile.
     pub fn joined(mut self, offered: Offered) -> Result<(Self, Vec<String>), String> {
         let count = self.entries.len() + offered.tools.len();
         if count > TOOLS_MAX {

@@ -25,43 +25,43 @@ pub struct Task {
     pub input: Value,
 }
 
-/// Creates a run for an executor that serves its agent, and reports it under `span`. Repeated, it is the same run, and
-/// a refusal stays; what was unreachable is retried. `key` distinguishes the workers of one node, at most 60 bytes.
+/// Creates a run for an executor that serves its agent, and reports it under `span`. A repeated call returns the same
+/// run or the same refusal; an outage is retried. `key` distinguishes the workers of one node, at most 60 bytes.
 pub async fn spawn<S>(
-    visit: &NodeContext<S>,
+    context: &NodeContext<S>,
     key: &str,
     span: &SpanId,
     Task { agent, title, input }: Task,
 ) -> Result<Worker, Stop> {
     let refused = format!("no.{key}");
-    if let Some(reason) = visit.kept::<String>(&refused) {
+    if let Some(reason) = context.kept::<String>(&refused) {
         return Ok(Worker { title, run: Err(HostError::refused(reason)) });
     }
-    let run_id = RunId::trusted(visit.id(&format!("run.{key}")).await?);
+    let run_id = RunId::trusted(context.id(&format!("run.{key}")).await?);
     let child = Child { run_id, agent, title: title.clone(), input };
-    let spawned = visit.env.host.spawn(child).await;
+    let spawned = context.env.host.spawn(child).await;
     let run = match spawned.map_err(|error| error.because("the run could not be created")) {
-        Ok(context) => {
-            visit.env.emitter.worker_spawned(&context, &title, Some(span)).await?;
+        Ok(worker) => {
+            context.env.emitter.worker_spawned(&worker, &title, Some(span)).await?;
             Ok(run_id)
         }
         Err(error) if error.is_retryable => return Err(error.into()),
         Err(error) => {
-            visit.keep(&refused, Value::from(error.reason.as_str())).await?;
+            context.keep(&refused, Value::from(error.reason.as_str())).await?;
             Err(error)
         }
     };
     Ok(Worker { title, run })
 }
 
-/// Waits until all have ended, and returns their ends in their order; the run is suspended meanwhile.
+/// Waits until all workers have ended, and returns their ends in order; the run is suspended meanwhile.
 pub async fn wait<S>(
-    visit: &NodeContext<S>,
+    context: &NodeContext<S>,
     reason: &str,
     workers: &[Worker],
 ) -> Result<Vec<Result<ChildEnd, HostError>>, Stop> {
     let runs: Vec<RunId> = workers.iter().filter_map(|worker| worker.run.as_ref().ok().copied()).collect();
-    let ends = if runs.is_empty() { Vec::new() } else { visit.wait_for(reason, &runs).await? };
+    let ends = if runs.is_empty() { Vec::new() } else { context.wait_for(reason, &runs).await? };
     let mut ends = ends.into_iter();
     let end = |worker: &Worker| match &worker.run {
         Ok(_) => ends.next().map(Ok).ok_or_else(|| Stop::failed("a worker's end is missing")),
@@ -70,10 +70,10 @@ pub async fn wait<S>(
     workers.iter().map(end).collect()
 }
 
-/// Reports how a worker ended. `brought` reads its output and returns what the log keeps of it; the inner error is for
-/// the party that delegated the work.
+/// Reports how a worker ended. `brought` reads its output and returns a value and what the log keeps of it; the inner
+/// error is for the delegating agent.
 pub async fn told<S, T>(
-    visit: &NodeContext<S>,
+    context: &NodeContext<S>,
     title: &str,
     end: &ChildEnd,
     brought: impl FnOnce(&Value) -> Result<(T, Value), String>,
@@ -88,11 +88,11 @@ pub async fn told<S, T>(
     };
     match read {
         Ok((value, summary)) => {
-            visit.env.emitter.worker_completed(end.run_id, title, &summary, end.took).await?;
+            context.env.emitter.worker_completed(end.run_id, title, &summary, end.took).await?;
             Ok(Ok(value))
         }
         Err(reason) => {
-            visit.env.emitter.worker_failed(end.run_id, title, &reason, end.took).await?;
+            context.env.emitter.worker_failed(end.run_id, title, &reason, end.took).await?;
             Ok(Err(reason))
         }
     }

@@ -47,7 +47,7 @@ use crate::{
     },
 };
 
-/// The name under which this process itself executes runs, as people see it. No runner can have this name.
+/// The name under which this process executes runs, as shown to users. No runner can have it.
 const RUNTIME: &str = "the server";
 
 /// A server, its tasks and the token that stops them.
@@ -65,7 +65,7 @@ struct Plan<'a> {
     clock: Clock,
     ids: IdSource,
     store: Store,
-    /// The database's name for itself.
+    /// Names this database's part of the artifact store.
     home: Uuid,
     supervisor: Supervisor,
 }
@@ -96,7 +96,7 @@ pub(super) async fn build(
     let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
-        // The database is this process's own, so the process that held runs, messages and replies before is gone.
+        // An embedded database: the previous process, which held runs, messages and replies, is gone.
         channels.reclaim_all().await?;
         store.jobs().reclaim(&Name::trusted(RUNTIME), plan.clock.held()).await?;
     }
@@ -120,7 +120,7 @@ pub(super) async fn build(
     channels.start(&supervisor);
     super::look_after(&timeline, &metrics, &supervisor);
     if !runtime.agents.names().is_empty() {
-        // It gives its runs back while requests in flight still end: the next process takes them up all the sooner.
+        // Runs are released while in-flight requests still finish, so that the next process claims them sooner.
         supervisor.run("runtime", (runtime, draining.clone()), |(runtime, draining), stop| async move {
             runtime.run(draining).await;
             stop.cancelled().await;
@@ -153,7 +153,7 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
     let settings = store_settings(database.options.clone(), database.endpoint.is_some(), args);
     let (store, appenders) = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
-    // By this server's clock, which dates its runs, and before the first of them.
+    // By this server's clock, which dates its runs, and before the first run.
     store.ensure_partitions(clock.now()).await?;
     if let Err(error) = store.note_recent_pieces().await {
         tracing::warn!(
@@ -181,7 +181,7 @@ fn store_settings(options: PgConnectOptions, is_direct: bool, args: &ServeArgs) 
     }
 }
 
-/// Connects, and waits for a database that is not reachable yet. A refusal by a reachable one is returned at once.
+/// Connects, retrying for `wait` while the database is unreachable. Other errors are returned at once.
 async fn connect(settings: store::Settings, wait: Duration) -> Result<(Store, Appenders), store::Error> {
     let until = tokio::time::Instant::now() + wait;
     loop {
@@ -235,7 +235,7 @@ impl Plan<'_> {
         Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone(), own))
     }
 
-    /// The primary, and a replica beside it if there is one.
+    /// The primary and, if configured, a replica.
     fn readers(&self) -> anyhow::Result<Readers> {
         let url = self.args.replica_url()?;
         let options = url.map(|url| database::parsed(&url).context("--replica-url")).transpose()?;
@@ -337,7 +337,7 @@ impl Plan<'_> {
         Ok(Channels::new(timeline.clone(), configs, (lease, poll), (log, router), telegram, tasks))
     }
 
-    /// Saved sessions; the local principal has the folder to itself.
+    /// Saved sessions; the folder belongs to the local principal.
     fn saved(
         &self,
         artifacts: &Artifacts,

@@ -41,7 +41,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 128 * 1024;
 /// The free space is checked again after each this many bytes of an upload.
-const LOOK_BYTES: usize = 256 * 1024;
+const CHECK_BYTES: usize = 256 * 1024;
 
 /// The part of the operator's folder that belongs to one database. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -78,21 +78,21 @@ impl Disk {
             Ok((Staged { folder, name, is_named: false }, File::from(file)))
         })
         .await?;
-        Ok(DiskWriter { staged, file: tokio::fs::File::from_std(file), since_look: 0 })
+        Ok(DiskWriter { staged, file: tokio::fs::File::from_std(file), since_check: 0 })
     }
 
     /// Renames an upload to its hash; when this returns, it survives a power failure.
     pub(super) async fn publish(&self, staged: Staged, hash: Hash) -> Result<(), Error> {
         let place = Arc::clone(&self.place);
         blocking(move || {
-            // Moves all of it in here; the closure would otherwise capture only a copy of the flag.
+            // Moves the whole value in; the closure would otherwise capture only a copy of the flag.
             let mut staged = staged;
             let (first, digits) = name_of(hash);
             let folder = place.folder(&["sha256", &first], true)?;
             renameat(&staged.folder, &staged.name, &folder, &digits)?;
             staged.is_named = true;
             File::from(folder).sync_all()?;
-            place.sync_way(hash, &first)
+            place.sync_path(hash, &first)
         })
         .await
     }
@@ -172,9 +172,9 @@ impl Disk {
 
 impl DiskFolder {
     /// Opens a folder below the home, with `make` creating what is missing.
-    fn folder(&self, way: &[&str], make: bool) -> io::Result<OwnedFd> {
+    fn folder(&self, path: &[&str], make: bool) -> io::Result<OwnedFd> {
         let mut folder = open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        for step in std::iter::once(self.home.as_str()).chain(way.iter().copied()) {
+        for step in std::iter::once(self.home.as_str()).chain(path.iter().copied()) {
             if make {
                 match mkdirat(&folder, step, Mode::from_raw_mode(0o700)) {
                     Ok(()) => File::from(folder.try_clone()?).sync_all()?,
@@ -187,8 +187,8 @@ impl DiskFolder {
         Ok(folder)
     }
 
-    fn existing(&self, way: &[&str]) -> io::Result<Option<OwnedFd>> {
-        match self.folder(way, false) {
+    fn existing(&self, path: &[&str]) -> io::Result<Option<OwnedFd>> {
+        match self.folder(path, false) {
             Ok(folder) => Ok(Some(folder)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -196,11 +196,11 @@ impl DiskFolder {
     }
 
     /// Syncs the folders once per process: another process may have created one and died before syncing it.
-    fn sync_way(&self, hash: Hash, first: &str) -> io::Result<()> {
+    fn sync_path(&self, hash: Hash, first: &str) -> io::Result<()> {
         let synced = &self.synced[usize::from(hash.as_bytes()[0])];
         if !synced.load(Ordering::Acquire) {
-            for way in [&[][..], &["sha256"], &["sha256", first]] {
-                File::from(self.folder(way, false)?).sync_all()?;
+            for path in [&[][..], &["sha256"], &["sha256", first]] {
+                File::from(self.folder(path, false)?).sync_all()?;
             }
             File::from(open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
                 .sync_all()?;
@@ -233,14 +233,14 @@ pub(super) struct DiskWriter {
     staged: Staged,
     file: tokio::fs::File,
     /// Bytes since the free space was last checked.
-    since_look: usize,
+    since_check: usize,
 }
 
 impl DiskWriter {
     pub(super) async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
-        self.since_look += bytes.len();
-        if self.since_look > LOOK_BYTES {
-            self.since_look = 0;
+        self.since_check += bytes.len();
+        if self.since_check > CHECK_BYTES {
+            self.since_check = 0;
             check_room(&self.staged.folder, bytes.len() as u64)?;
         }
         Ok(self.file.write_all(bytes).await?)

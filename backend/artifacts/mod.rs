@@ -3,7 +3,7 @@
 //! Invariants: content gets its name only when all of it is durable; an artifact is inserted only after that; bytes are
 //! removed only while the same ones cannot be uploaded ([`crate::store::artifacts::Artifacts::seize_content`]). So an
 //! artifact's bytes exist, regardless of what crashes when. An upload is hashed and bounded as it streams and never
-//! entirely in memory; what an interrupted one leaves is swept.
+//! entirely in memory; leftovers of interrupted uploads are swept.
 //!
 //! Start reading at [`Artifacts::receive`], then [`Artifacts::keep`]; [`sweep`] removes.
 
@@ -123,8 +123,8 @@ pub struct Upload {
     staged: Staged,
     pub sha256: Hash,
     pub size: u64,
-    /// The quota share of a client's upload, until it is kept. [`Artifacts::take`] holds none: a caller that takes in
-    /// many before it keeps them must not wait for itself.
+    /// The quota share of a client's upload, until it is kept. [`Artifacts::take`] holds none: a caller that stages
+    /// many uploads before it keeps them must not block itself.
     _place: Option<Share>,
 }
 
@@ -149,7 +149,7 @@ pub struct Artifacts {
     clock: Clock,
     ids: IdSource,
     uploads: Quota,
-    /// For bytes already in memory: they must not wait for slow clients.
+    /// For bytes already in memory, which must not wait behind slow clients.
     takes: Quota,
     downloads: Quota,
 }
@@ -188,7 +188,7 @@ impl Artifacts {
         Ok(Upload { _place: Some(share), ..upload })
     }
 
-    /// Like [`Artifacts::receive`], for bytes already in memory; waits its turn, but not for long.
+    /// Like [`Artifacts::receive`], for bytes already in memory; waits briefly for quota.
     pub async fn take(&self, owner: &OwnerId, bytes: Bytes) -> Result<Upload, Error> {
         let wait = Duration::from_millis(TAKE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.takes.take(owner, 1)).await;
@@ -232,7 +232,7 @@ impl Artifacts {
 
     /// Publishes uploads under their hashes and inserts their artifacts; afterwards all of it is durable.
     ///
-    /// Each artifact must have the hash and size of its upload. What a failure in between leaves is swept.
+    /// Each artifact must have the hash and size of its upload. Leftovers of a failure in between are swept.
     pub async fn keep(&self, owner: &OwnerId, uploads: Vec<(Upload, Artifact)>) -> Result<Vec<Artifact>, Error> {
         let content: Vec<(Hash, u64)> = uploads.iter().map(|(upload, _)| (upload.sha256, upload.size)).collect();
         self.store.artifacts().claim_content(owner, &content, self.clock.now()).await?;

@@ -1,8 +1,8 @@
 //! Bytes in an S3-compatible bucket, through `object_store`.
 //!
-//! Content of up to one part is put under its name at once. A larger one is uploaded part by part under a temporary
-//! name, copied to its name inside the bucket, and the temporary one deleted. A bucket shows only complete objects, so
-//! what has a name is complete there, too.
+//! Content of up to one part is put under its name at once. Larger content is uploaded part by part under a temporary
+//! name, copied to its name inside the bucket, and the temporary object deleted. A bucket shows only complete objects,
+//! so content that has its name is complete here, too.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{config::S3, domain::artifact::Hash};
 
 /// The smallest part that S3 accepts; also the memory an upload needs.
 const PART_BYTES: usize = 5 * 1024 * 1024;
-/// How long a request to the bucket is retried: an emit whose payload is stored there has its bound, too.
+/// How long a request to the bucket is retried; an emit that stores its payload there has a time limit of its own.
 const RETRIES_MAX: Duration = Duration::from_secs(3);
 /// Contents in one chunk of a listing.
 const LIST_CHUNK: usize = 500;
@@ -54,7 +54,7 @@ impl Remote {
         }
         builder = match (&settings.access_key_id, &settings.secret_access_key) {
             (Some(id), Some(secret)) => builder.with_access_key_id(id).with_secret_access_key(secret),
-            // Without keys, with the machine's own credentials (an instance's role).
+            // Without keys: the machine's own credentials, such as an instance role.
             _ => builder,
         };
         Ok(Self::new(Arc::new(builder.build()?), &settings.prefix, home))
@@ -65,8 +65,8 @@ impl Remote {
         self.below(&["sha256", &digits[..2], &digits])
     }
 
-    fn below(&self, way: &[&str]) -> Path {
-        way.iter().fold(self.prefix.clone(), |path, step| path.join(*step))
+    fn below(&self, steps: &[&str]) -> Path {
+        steps.iter().fold(self.prefix.clone(), |path, step| path.join(*step))
     }
 
     pub(super) fn begin(&self, name: Uuid) -> RemoteWriter {

@@ -67,7 +67,7 @@ impl Artifacts {
         let removal = tokio::time::timeout(Duration::from_millis(REMOVAL_MS_MAX), self.blobs.remove(hash));
         let removed = removal.await.unwrap_or_else(|late| Err(Error::Unavailable(Box::new(late))));
         if let Err(error) = removed {
-            // The store may still execute it, so the content stays locked until that is unlikely.
+            // The store may still execute the removal, so the content stays locked until that is unlikely.
             tokio::time::sleep(Duration::from_millis(REMOVAL_DOUBT_MS)).await;
             return Err(error);
         }

@@ -22,7 +22,7 @@ struct Rules {
     users: Option<HashSet<OwnerId>>,
     /// `None`: the run's owner.
     approvers: Option<HashSet<OwnerId>>,
-    /// It continues from its thread's checkpoint, whatever its client sends.
+    /// Whether it continues from its thread's checkpoint, regardless of what its client sends.
     remembers: bool,
 }
 
@@ -30,7 +30,7 @@ struct Rules {
 pub(super) type KeyOf<'a> = dyn Fn(&str, &str) -> OwnerId + 'a;
 
 impl Admission {
-    /// The rules of the configuration's agents; `owner` derives the key of a subject, and without one every agent is open.
+    /// The rules of the configuration's agents; `owner` derives the key of a subject. Without it, every agent is open.
     pub(super) fn of(agents: &Named<Agent>, owner: Option<&KeyOf<'_>>) -> Self {
         let keys = |subjects: &Option<Vec<Subject>>| {
             let (subjects, owner) = (subjects.as_ref()?, owner?);
@@ -51,8 +51,8 @@ impl Admission {
         users.is_none_or(|users| users.contains(owner))
     }
 
-    /// Whether the agent continues from its thread's checkpoint and needs only what is new: one of the configuration,
-    /// unless it is an endpoint elsewhere.
+    /// Whether the agent continues from its thread's checkpoint and needs only new messages: true for configured agents
+    /// other than AG-UI endpoints.
     pub fn remembers(&self, agent: &Name) -> bool {
         self.agents.get(agent).is_some_and(|rules| rules.remembers)
     }

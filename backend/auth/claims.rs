@@ -1,4 +1,4 @@
-//! The claims of a token, as they are spelled in it.
+//! The claims of a token in their JSON form.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Body {
     pub(super) others: Map<String, Value>,
 }
 
-/// Seconds since 1970, perhaps with a fraction (RFC 7519, 2). One that no calendar has cannot be read.
+/// Seconds since 1970, perhaps with a fraction (RFC 7519, 2). Times outside the calendar's range are rejected.
 pub(super) struct NumericDate(pub(super) DateTime<Utc>);
 
 impl<'de> Deserialize<'de> for NumericDate {
@@ -30,8 +30,8 @@ impl<'de> Deserialize<'de> for NumericDate {
     }
 }
 
-/// The claim of this name, or else the value to which its parts lead, which dots separate: `realm_access.roles`. A part may
-/// have dots itself, as the names that are URLs do. Null is absent.
+/// The claim of this name or, failing that, the value at this dotted path, such as `realm_access.roles`. Names in the
+/// path may contain dots themselves, as URLs do. Null counts as absent.
 pub(super) fn claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(name) {
         return Some(value).filter(|value| !value.is_null());

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The beginning of every JWT that is accepted, and that is looked for in bodies: `{"` in base64.
+/// The prefix of every accepted JWT, and of the texts in bodies that are checked: `{"` in base64.
 const OPENING: &[u8] = b"eyJ";
 /// Characters of an HS256 signature: 32 bytes in base64.
 const SIGNATURE_CHARS: usize = 43;
@@ -42,7 +42,7 @@ const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this se
 pub struct JwtRules {
     secret: Option<DecodingKey>,
     providers: Providers,
-    /// Of tokens signed with the secret.
+    /// The issuer required of tokens signed with the secret.
     issuer: Option<String>,
     audiences: Vec<String>,
     team_claim: Option<String>,
@@ -63,13 +63,13 @@ impl fmt::Debug for JwtRules {
 pub(super) struct Claims {
     pub(super) issuer: String,
     pub(super) subject: String,
-    /// Whose runs the subject sees and makes, instead of its own.
+    /// The team whose runs the subject reads and creates, instead of its own.
     pub(super) team: Option<String>,
     pub(super) scopes: Vec<Scope>,
     pub(super) expires_at: DateTime<Utc>,
 }
 
-/// What is read of a token's header. The algorithm's name is one of RFC 7518 or RFC 9864.
+/// The members of a token's header that are read. `alg` is a name of RFC 7518 or RFC 9864.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -77,7 +77,7 @@ struct Header {
     crit: Option<IgnoredAny>,
 }
 
-/// What a token says of its issuer before it is verified.
+/// The issuer that a token claims before it is verified.
 #[derive(Deserialize)]
 struct Issued {
     iss: Option<String>,
@@ -97,7 +97,7 @@ impl JwtRules {
     }
 
     pub(super) async fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
-        // What begins otherwise would not be found in a body.
+        // A token with another prefix would not be detected in a body.
         if token.len() > JWT_BYTES_MAX || !token.as_bytes().starts_with(OPENING) {
             return Err(NOT_VALID);
         }
@@ -135,13 +135,13 @@ impl JwtRules {
         Ok(Claims { issuer: named, subject: body.sub, team, scopes, expires_at })
     }
 
-    /// Requests the keys of providers again while they are in use, until `stop`.
+    /// Refreshes the providers' keys while they are in use, until `stop`.
     pub(super) async fn keep_fresh(&self, stop: CancellationToken) {
         self.providers.keep_fresh(stop).await;
     }
 
-    /// The keys of which a token must be signed with one, and the issuer that it must have. The issuer alone determines
-    /// where the keys come from, and a key the algorithm; what the token's header says only has to agree.
+    /// The keys that may have signed a token, and the issuer it must have. The issuer alone selects the keys, and a key
+    /// fixes the algorithm; the token's header only has to match.
     async fn keys<'a>(
         &'a self,
         header: &Header,
@@ -158,7 +158,7 @@ impl JwtRules {
         }
     }
 
-    /// Whether one of the audiences is this server's, if it has any.
+    /// Whether an audience is one of this server's; always true if the server has none.
     fn is_for(&self, audience: Option<&Value>) -> bool {
         let is_own = |value: &Value| value.as_str().is_some_and(|name| self.audiences.iter().any(|own| own == name));
         self.audiences.is_empty()
@@ -174,7 +174,7 @@ impl JwtRules {
         }
     }
 
-    /// The greatest of the roles that the token names.
+    /// The scopes of the highest role that the token names; admin if no role claim is configured.
     fn scopes(&self, claims: &Map<String, Value>) -> Result<Vec<Scope>, Error> {
         let Some(name) = &self.role_claim else { return Ok(vec![Scope::Admin]) };
         let named: Vec<&str> = match claim(claims, name) {
@@ -192,7 +192,7 @@ impl JwtRules {
     }
 
     /// Whether these bytes contain a token that is signed with the secret or names a provider, regardless of its other
-    /// claims, or more texts that look like a token than are examined.
+    /// claims, or more candidate tokens than are checked.
     pub(super) fn signed_one_in(&self, bytes: &[u8]) -> bool {
         let mut seen = HashSet::new();
         tokens_in(bytes).any(|token @ (signed, signature)| {
@@ -214,7 +214,7 @@ fn part<T: DeserializeOwned>(text: impl AsRef<[u8]>) -> Option<T> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
 }
 
-/// Texts that look like a token: the signed part and the first letters of the signature. Reads each byte at most three times.
+/// Candidate tokens: the signed part and the first letters of the signature. Reads each byte at most three times.
 fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
     let opening = Finder::new(OPENING);
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -262,7 +262,7 @@ mod tests {
         JwtRules::new(Some(SECRET), &args, &monotonic()).unwrap()
     }
 
-    /// Without a provider nothing is waited for.
+    /// Without a provider, verification completes at once.
     fn verify(rules: &JwtRules, token: &str, at: i64) -> Result<Claims, Error> {
         rules.verify(token, DateTime::from_timestamp(at, 0).unwrap()).now_or_never().unwrap()
     }

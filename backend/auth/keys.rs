@@ -8,13 +8,13 @@ use jsonwebtoken::{
 };
 use serde_json::{Value, json};
 
-/// The name that RFC 9864 gives to what `EdDSA` means with a key of the curve Ed25519.
+/// RFC 9864's name for `EdDSA` with a key of the curve Ed25519.
 const ED25519: &str = "Ed25519";
-/// The older name of the same.
+/// The older name of the same algorithm.
 const EDDSA: &str = "EdDSA";
 /// The members of a key that are read.
 const NEEDED: [&str; 9] = ["kty", "use", "alg", "kid", "n", "e", "crv", "x", "y"];
-/// Most keys of one provider that are used.
+/// Maximum number of keys used from one provider.
 const KEYS_MAX: usize = 100;
 
 /// A key, and the one algorithm it is used with.
@@ -25,7 +25,7 @@ pub(super) struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Whether a signature of these bytes is one of this key.
+    /// Whether `signature` is this key's signature of these bytes.
     pub(super) fn signed(&self, bytes: &[u8], signature: &str) -> bool {
         crypto::verify(signature, bytes, &self.key, self.algorithm).unwrap_or(false)
     }
@@ -44,8 +44,8 @@ pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
 }
 
 impl Keys {
-    /// The keys of a set for signatures. One that cannot be read is one that is not used: providers add new kinds of keys
-    /// beside the old ones.
+    /// The keys of a set for signatures. Unreadable keys are skipped: providers add new kinds of keys beside the old
+    /// ones.
     pub(super) fn of(set: Vec<Value>, at: Duration) -> Self {
         Self { keys: set.into_iter().filter_map(verifying).take(KEYS_MAX).collect(), at }
     }
@@ -67,7 +67,7 @@ impl Keys {
 
 /// The key with its id, if signatures can be verified with it. The key alone determines the algorithm, never a token.
 fn verifying(mut key: Value) -> Option<(Option<String>, VerifyingKey)> {
-    // What is not needed need not be well made.
+    // Members that are not needed may be malformed.
     key.as_object_mut()?.retain(|name, _| NEEDED.contains(&name.as_str()));
     if key["alg"] == ED25519 {
         key["alg"] = json!(EDDSA);
@@ -96,7 +96,7 @@ fn verifying(mut key: Value) -> Option<(Option<String>, VerifyingKey)> {
         {
             Algorithm::EdDSA
         }
-        // Secrets (oct) among them: a published secret is none.
+        // Includes secrets (oct): a published secret is not secret.
         _ => return None,
     };
     let verifying = DecodingKey::from_jwk(&key).ok().filter(|_| is_for_signatures)?;
@@ -134,7 +134,7 @@ mod tests {
             algorithm(json!({ "kty": "OKP", "crv": "Ed25519", "alg": "Ed25519", "x": X })),
             Some(Algorithm::EdDSA)
         );
-        // Members that are not read need not be well made.
+        // Members that are not read may be malformed.
         assert_eq!(algorithm(rsa(json!({ "x5c": "MIIB", "key_ops": 7, "x5t": null }))), Some(Algorithm::RS256));
         for key in [
             json!({ "kty": "RSA", "x5c": ["MIIB"] }),

@@ -105,8 +105,8 @@ impl Authenticator {
         OwnerId::derive(&self.pepper, issuer, subject)
     }
 
-    /// Whether these bytes contain a JWT of this server, even an expired one, or more texts that look like one than are
-    /// verified.
+    /// Whether these bytes contain a JWT of this server, even an expired one, or more candidate tokens than are
+    /// checked.
     pub fn finds_jwt(&self, bytes: &[u8]) -> bool {
         matches!(&self.mode, Mode::Jwt(rules) if rules.signed_one_in(bytes))
     }

@@ -1,8 +1,8 @@
 //! Identity providers: whose tokens are accepted, and where their keys come from (`OpenID` Connect Discovery 1.0, 4;
 //! RFC 7517, 5).
 //!
-//! Nothing in a token decides what is requested: the addresses are the configured ones, or what the configured issuer's
-//! own document names.
+//! A token never determines which address is requested: addresses are configured, or come from the discovery document
+//! of the configured issuer.
 
 use std::{
     collections::HashMap,
@@ -28,22 +28,22 @@ use crate::{
     domain::limits::{PROVIDER_DOCUMENT_BYTES_MAX, PROVIDER_PAUSE_S},
 };
 
-/// How often the age of the keys is looked at, and how old they may then be before they are requested again. So a key that
-/// its provider withdraws is refused after ten minutes, and nobody waits for that.
-const LOOK: Duration = Duration::from_mins(1);
+/// How often the keys' age is checked, and the age at which they are requested again: a key that its provider withdraws
+/// is refused after at most ten minutes, and no request waits for the refresh.
+const CHECK_EVERY: Duration = Duration::from_mins(1);
 const REQUESTED_AFTER: Duration = Duration::from_mins(9);
-/// Keys that could not be requested again for so long are not used any more.
+/// Older keys are no longer used, even if they cannot be requested again.
 const KEPT: Duration = Duration::from_hours(24);
 const PAUSE: Duration = Duration::from_secs(PROVIDER_PAUSE_S as u64);
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A provider with the keys it had last.
+/// A provider with its last known keys.
 struct Source {
     provider: Provider,
     http: reqwest::Client,
     stopwatch: Stopwatch,
     keys: Mutex<Option<Arc<Keys>>>,
-    /// When the last request ended. Locked while one is under way, so that there is one at a time.
+    /// When the last request ended. Locked during a request, so that there is one at a time.
     requested: Arc<tokio::sync::Mutex<Option<Duration>>>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// Requests nothing yet.
+    /// Sends no request yet.
     pub(super) fn new(providers: &[Provider], stopwatch: &Stopwatch) -> Result<Self, String> {
         let source = |provider: &Provider| {
             let (http, stopwatch) = (client(provider)?, Arc::clone(stopwatch));
@@ -76,7 +76,7 @@ impl Providers {
         self.sources.contains_key(issuer)
     }
 
-    /// The keys of which a token of this issuer must be signed with one. Waits only for what is not known.
+    /// The keys that may have signed a token of this issuer. Waits for a request only if they are unknown.
     pub(super) async fn keys(
         &self,
         issuer: &str,
@@ -87,11 +87,11 @@ impl Providers {
         source.keys(kid, algorithm).await
     }
 
-    /// Requests keys again that are in use, until `stop`.
+    /// Refreshes keys that are in use, until `stop`.
     pub(super) async fn keep_fresh(&self, stop: CancellationToken) {
         let work = async {
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_EVERY).await;
                 self.renew_old().await;
             }
         };
@@ -115,7 +115,7 @@ impl Source {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys it had last, unless that is too long ago.
+    /// The last known keys, unless they are older than [`KEPT`].
     fn usable(&self) -> Option<Arc<Keys>> {
         let now = (self.stopwatch)();
         self.known().filter(|keys| now.saturating_sub(keys.at) < KEPT)
@@ -135,8 +135,8 @@ impl Source {
         Ok(found)
     }
 
-    /// Requests the keys, unless that was done a moment ago or since `seen`. Others wait for the same request; it goes on
-    /// if nobody waits any more.
+    /// Requests the keys unless that was done within [`PAUSE`] or since `seen`. Concurrent callers wait for the same
+    /// request, which continues even if all of them are dropped.
     async fn renew(self: &Arc<Self>, seen: Option<Duration>) {
         let mut requested = Arc::clone(&self.requested).lock_owned().await;
         let is_recent = requested.is_some_and(|at| (self.stopwatch)().saturating_sub(at) < PAUSE);
@@ -214,7 +214,7 @@ fn client(provider: &Provider) -> Result<reqwest::Client, String> {
         .redirect(reqwest::redirect::Policy::none())
         .timeout(REQUEST_WAIT_MAX);
     if provider.keys_url.as_ref().map_or(provider.issuer.as_str(), Url::as_str).starts_with("http:") {
-        // A machine without certificates can still reach a provider of its own.
+        // A machine without certificates must still be able to reach a plain HTTP provider.
         builder = builder.tls_certs_only([]).no_proxy();
     }
     builder.build().map_err(|error| crate::client::describe(&error))
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// A provider that publishes an Ed25519 key under each of some names.
+    /// A provider that publishes an Ed25519 key under each of these key ids.
     #[derive(Clone, Default)]
     struct Site {
         issuer: String,
@@ -238,7 +238,7 @@ mod tests {
         requests: Arc<AtomicUsize>,
         is_down: Arc<AtomicBool>,
         is_silent: Arc<AtomicBool>,
-        /// Of the one who asks.
+        /// The verifier's clock.
         now_s: Arc<AtomicU64>,
     }
 

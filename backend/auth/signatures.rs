@@ -1,7 +1,7 @@
 //! The signatures of JWTs (RFC 7518, 3.2 to 3.4; RFC 8037, 3.1), by ring, which TLS uses as well.
 //!
-//! `jsonwebtoken` leaves the choice of the implementation to the program. Its own ones can sign with RSA, whose timing
-//! reveals private keys (RUSTSEC-2023-0071); nothing here holds a private key.
+//! `jsonwebtoken` leaves the choice of the implementation to the program. Its own implementations can sign with RSA,
+//! whose timing reveals private keys (RUSTSEC-2023-0071); nothing here holds a private key.
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey,
@@ -17,7 +17,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Has JWTs signed and verified by this module. Needed before the first one; further calls change nothing.
+/// Makes `jsonwebtoken` sign and verify with this module. Required before the first JWT; further calls have no effect.
 pub fn install() {
     let _ = PROVIDER.install_default();
 }
@@ -43,7 +43,7 @@ impl Keyed {
     }
 
     fn verifying(algorithm: Algorithm, key: &DecodingKey) -> Result<Self, Error> {
-        // The family too: the bytes of a public key could otherwise be used as a secret.
+        // Checks the family too: otherwise the bytes of a public key could be used as an HMAC secret.
         let key = match (key.family(), key.kind()) {
             (AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) => {
                 hash(algorithm).map(|hash| Key::Secret(hmac::Key::new(hash, secret)))
@@ -62,7 +62,7 @@ impl Keyed {
     }
 }
 
-/// Some providers publish an additional zero before the number (RFC 7518, 6.3.1.1), which ring refuses.
+/// Some providers publish a leading zero byte (RFC 7518, 6.3.1.1), which ring refuses.
 fn without_zeros(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }

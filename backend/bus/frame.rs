@@ -37,8 +37,8 @@ pub struct Frame {
     pub history: Tag,
     /// The status a terminal event leaves its run in.
     pub terminal: Option<Status>,
-    /// Whether this token is of what another process had written before this one followed it: that one may have been
-    /// killed, and nothing may ever continue it.
+    /// Whether this delta has text that another process wrote before this one began its copy: that process may have
+    /// been killed, and the text may never be continued.
     pub is_earlier: bool,
     /// The whole frame of a run's own stream, `id:` line included.
     block: Bytes,
@@ -96,8 +96,8 @@ impl Frame {
         &self.block[self.json.end + 1..self.block.len() - 1]
     }
 
-    /// Its size in memory: its bytes and its ids, and what its readers have read of its payload, which is at most about
-    /// the payload again.
+    /// Its size in memory: its block, its ids, and the values parsed from its payload, which are at most about the
+    /// payload's size.
     pub(super) fn bytes(&self) -> usize {
         let span = |id: &Option<SpanId>| id.as_ref().map_or(0, |id| id.as_str().len());
         let key = self.event_id.as_ref().map_or(0, |id| id.as_str().len());

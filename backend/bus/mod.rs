@@ -39,11 +39,11 @@ pub enum Topic {
     Everything,
 }
 
-/// That a run with a lease has fallen silent, or is heard again.
+/// A notice that a run with a lease has stalled, or no longer is stalled.
 #[derive(Debug)]
 pub struct Stall {
     pub context: Arc<RunContext>,
-    /// What was the run's last event then: a reader that has a later one knows better.
+    /// The run's last event at that time; a reader that has a later one ignores the notice.
     pub last_seq: Seq,
     pub is_stalled: bool,
 }
@@ -73,7 +73,7 @@ enum Note {
 #[derive(Debug, Default)]
 struct Topics {
     senders: HashMap<Topic, broadcast::Sender<Note>>,
-    backlog: OwnerQueue,
+    queued: OwnerQueue,
 }
 
 /// The bus, for subscribers. Cheap to clone.
@@ -100,7 +100,7 @@ impl Bus {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Subscribes from now on.
+    /// Subscribes to what is published from now on.
     pub fn subscribe(&self, owner: OwnerId, topic: Topic) -> Subscription {
         let mut owners = self.owners();
         let topics = owners.entry(owner.clone()).or_default();
@@ -121,7 +121,7 @@ impl Bus {
         self.owners().keys().cloned().collect()
     }
 
-    /// What is subscribed to, and by whom.
+    /// The topics with subscribers, each with its owner.
     pub fn topics(&self) -> Vec<(OwnerId, Topic)> {
         let owners = self.owners();
         let all =
@@ -139,16 +139,16 @@ impl Publisher {
     /// Sends a frame to the subscribers of its run and of its owner.
     pub fn publish(&self, frame: Frame) {
         let mut owners = self.0.owners();
-        let Some(Topics { senders, backlog }) = owners.get_mut(&frame.context.owner_id) else { return };
+        let Some(Topics { senders, queued }) = owners.get_mut(&frame.context.owner_id) else { return };
         let run = Topic::Run(frame.context.run_id);
         let frame = Arc::new(frame);
         for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
             // An error means that the last subscriber is just being dropped.
-            let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.0.bytes_max)));
+            let _ = sender.send(Note::Frame(queued.keep(Arc::clone(&frame), self.0.bytes_max)));
         }
     }
 
-    /// Tells the subscribers of a run and of its owner of its silence.
+    /// Notifies the subscribers of a run and of its owner that it has stalled, or no longer is stalled.
     pub fn tell(&self, stall: Stall) {
         let owners = self.0.owners();
         let Some(Topics { senders, .. }) = owners.get(&stall.context.owner_id) else { return };

@@ -59,7 +59,7 @@ impl OwnerQueue {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// Makes room for a frame and counts it until it was read.
+    /// Makes room for a frame and counts it until it is read.
     pub(super) fn keep(&mut self, frame: Arc<Frame>, bytes_max: usize) -> Arc<QueuedFrame> {
         let bytes = frame.bytes();
         self.sum.fetch_add(bytes, Ordering::Relaxed);

@@ -87,13 +87,13 @@ fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_fir
     for seq in 1..=50 {
         publisher.publish(frame_of("o", seq, text()));
         assert_eq!(seqs(&mut quick), [Some(seq)], "who keeps up misses nothing");
-        let sum = bus.owners()[&OwnerId::trusted("o")].backlog.sum();
+        let sum = bus.owners()[&OwnerId::trusted("o")].queued.sum();
         assert!(sum <= 4_000 && (seq < 10 || sum > 4_000 - 2 * bytes), "{sum}");
     }
     assert_eq!(seqs(&mut stuck), [None], "it lagged, once, and begins at what comes next");
     publisher.publish(frame_of("o", 51, text()));
     assert_eq!((seqs(&mut stuck), seqs(&mut quick)), (vec![Some(51)], vec![Some(51)]));
-    assert_eq!(bus.owners()[&OwnerId::trusted("o")].backlog.sum(), 0, "what all have read counts no more");
+    assert_eq!(bus.owners()[&OwnerId::trusted("o")].queued.sum(), 0, "what all have read counts no more");
     assert_eq!(seqs(&mut other), [Some(1)]);
 }
 

@@ -1,4 +1,4 @@
-//! [`Envelope`]: a message as it is in the inbox.
+//! [`Envelope`]: a message as stored in the inbox.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Envelope {
     /// An image not fetched yet.
     pub photo: Option<FileId>,
     pub target: Option<Json>,
-    /// What the pieces of an album have in common, which arrive one by one.
+    /// The id shared by the pieces of an album, which arrive one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub album: Option<String>,
     /// The other pieces of the album that have arrived.
@@ -30,7 +30,8 @@ impl Envelope {
         Some(self)
     }
 
-    /// The message that the pieces make, in the order in which they were sent: their texts, and all their images.
+    /// Combines the pieces, in the order in which they were sent, into one message with their texts and all their
+    /// images.
     pub(super) fn whole(mut self) -> (Inbound, Vec<FileId>, Option<Json>) {
         let mut pieces = std::mem::take(&mut self.more);
         pieces.push(self);

@@ -1,5 +1,5 @@
-//! Work under a lease: short, so that a dead process's work is soon taken over, and renewed, so that a living one's is
-//! not.
+//! Work under a lease, which is short, so that a dead process's work is soon taken over, and renewed, so that a live
+//! process keeps its own.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The log of a conversation for people to open: one append-only JSON Lines file for each thread.
+//! The logs of conversations as files: one append-only JSON Lines file for each thread.
 //!
-//! It contains what this server, and those it shares the folder with, received and sent; the first line states this.
-//! What all servers received and sent is in the database (`store/sessions/lines.rs`), from which the API serves it.
+//! A file contains what this server, and those that share the folder, received and sent; its first line states this.
+//! The complete log is in the database (`store/sessions/lines.rs`), from which the API serves it.
 //!
 //! Each owner has a folder. A line is written with one call under a lock that other processes honour, and is on disk
 //! when the call returns. A partial line left by a crash is cut off before the next one is written.
@@ -26,7 +26,7 @@ use crate::domain::{
     session::thread::log_file_name,
 };
 
-/// Bytes read in one step backwards.
+/// Bytes read in each step backwards.
 const STEP_BYTES: u64 = 64 * 1024;
 
 /// The session logs in a folder. Cheap to clone.

@@ -56,9 +56,9 @@ use crate::{
 const REMEMBERED: TimeDelta = TimeDelta::days(30);
 /// How often finished messages older than that are deleted.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
-/// The same for the first time.
+/// Delay before the first deletion; also the poll interval without channels.
 const FORGET_FIRST: Duration = Duration::from_mins(1);
-/// Most rows deleted at a time.
+/// Maximum rows deleted at a time.
 const FORGET_ROWS: i64 = 5_000;
 
 /// The answer to a sender.
@@ -84,7 +84,7 @@ struct Shared {
     configs: Configs,
     /// How long a claimed delivery belongs to this process unless its lease is renewed.
     lease: Duration,
-    /// Between two looks for deliveries without a wake-up.
+    /// Interval at which deliveries are polled without a wake-up.
     poll: Duration,
     log: SessionLog,
     router: Router,
@@ -110,7 +110,7 @@ impl Channels {
         let shared = Shared {
             timeline,
             lease,
-            // Without a channel, what is left from when there was one.
+            // Without channels, only deliveries of an earlier configuration remain.
             poll: if configs.is_empty() { FORGET_FIRST } else { poll.max(Duration::from_millis(DELIVERY_POLL_MS)) },
             configs,
             log,
@@ -180,14 +180,14 @@ impl Channels {
         room: Share,
     ) -> Result<Receipt, store::Error> {
         let envelope = Envelope { inbound, photo: None, target: None, album: None, more: Vec::new() };
-        let taken = match self.arrive(owner, channel, &envelope, false).await? {
+        let claimed = match self.arrive(owner, channel, &envelope, false).await? {
             Enqueued::Known(known) => return self.earlier(owner, known).await,
-            Enqueued::ClaimedMessage(taken) => taken,
+            Enqueued::ClaimedMessage(claimed) => claimed,
         };
-        let (channels, router_run_id) = (self.clone(), taken.router_run_id);
+        let (channels, router_run_id) = (self.clone(), claimed.router_run_id);
         let work = self.shared.tasks.spawn(async move {
             let _room = room;
-            channels.process(*taken).await
+            channels.process(*claimed).await
         });
         let receipt = Receipt { router_run_id, outcome: None, is_duplicate: false, is_given_up: false };
         Ok(match work.await {
@@ -198,7 +198,7 @@ impl Channels {
     }
 
     /// Stores a message in the inbox and leaves the rest to [`Channels::run`]. A piece of an album waits there for the
-    /// others; one that comes too late is a message of its own.
+    /// others; one that arrives too late becomes a separate message.
     pub async fn leave(&self, owner: &OwnerId, channel: &ChannelName, envelope: &Envelope) -> Result<(), store::Error> {
         if let Some(album) = &envelope.album {
             let until = self.now() + TimeDelta::milliseconds(ALBUM_WAIT_MS);
@@ -216,7 +216,7 @@ impl Channels {
         Ok(())
     }
 
-    /// A chat of a channel has another id from now on. Its conversation continues.
+    /// Records that a chat has a new id. Its conversation continues.
     pub async fn moved(
         &self,
         owner: &OwnerId,
@@ -278,17 +278,18 @@ impl Channels {
         let outbox = async {
             let (mut every, mut run_changes) = (every(), self.shared.timeline.run_changes());
             loop {
-                // A reply is due once its run has ended, in whichever process.
+                // A reply is due once its run has ended, in any process.
                 tokio::select! {
                     _ = every.tick() => {},
                     () = self.shared.outbox.notified() => {},
                     Ok(()) = run_changes.changed() => {},
                 }
-                let looked = self.look_into_outbox().await;
-                // With many runs and replies, pauses leave the database most of the time to others.
+                let query_time = self.look_into_outbox().await;
+                // Pauses in proportion to the query's duration, so that many runs and replies do not occupy the
+                // database.
                 let (least, most) =
                     (Duration::from_millis(OUTBOX_PAUSE_MS_MIN), Duration::from_millis(DELIVERY_POLL_MS));
-                tokio::time::sleep((looked * 4).clamp(least, most)).await;
+                tokio::time::sleep((query_time * 4).clamp(least, most)).await;
             }
         };
         Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox) })).await;

@@ -38,7 +38,7 @@ pub struct RunEnd {
 /// The result of an attempt to deliver a reply.
 enum DeliveryResult {
     Done,
-    /// It was only to be logged, and that is recorded.
+    /// It only had to be logged, and this is recorded.
     Logged,
     /// It can never be delivered.
     Refused(String),
@@ -88,9 +88,9 @@ impl Channels {
     async fn until_logged(&self, owner: &OwnerId, run: RunId) {
         let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            for owed in self.take_owed(Some(run), false, 1).await {
+            for pending in self.claim_replies(Some(run), false, 1).await {
                 let channels = self.clone();
-                let _ = self.shared.tasks.spawn(async move { channels.attempt(&owed).await }).await;
+                let _ = self.shared.tasks.spawn(async move { channels.attempt(&pending).await }).await;
             }
             let is_answered = self.store().outbox().is_answered(owner, run).await;
             if !matches!(is_answered, Ok(false)) || began.elapsed() > Duration::from_millis(LOGGED_WAIT_MS_MAX) {
@@ -108,15 +108,15 @@ impl Channels {
             let sends = room.num_permits().saturating_sub(LOGGING_PLACES as usize);
             let can_send = sends > 0 && self.telegram().is_some();
             let (began, most) = (Instant::now(), if can_send { sends } else { room.num_permits() });
-            let owed = self.take_owed(None, can_send, most).await;
-            if owed.is_empty() {
+            let claimed = self.claim_replies(None, can_send, most).await;
+            if claimed.is_empty() {
                 return began.elapsed();
             }
-            for owed in owed {
+            for pending in claimed {
                 let (channels, place) = (self.clone(), room.split(1));
                 // A tracked task outside this loop, so that it finishes what it began and delays nothing else.
                 self.shared.tasks.spawn(async move {
-                    channels.attempt(&owed).await;
+                    channels.attempt(&pending).await;
                     let was_full = channels.shared.giving.available_permits() <= LOGGING_PLACES as usize;
                     drop(place);
                     if was_full {
@@ -127,44 +127,44 @@ impl Channels {
         }
     }
 
-    async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<PendingReply> {
+    async fn claim_replies(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<PendingReply> {
         let times = (self.now(), self.lease_until());
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let owed = self.store().outbox().claim(only, can_send, times, most).await;
-        owed.unwrap_or_else(|error| {
+        let claimed = self.store().outbox().claim(only, can_send, times, most).await;
+        claimed.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "reading the outbox failed");
             Vec::new()
         })
     }
 
     /// Delivers a reply, unless another worker takes it over.
-    async fn attempt(&self, owed: &PendingReply) {
-        let renew = || self.store().deliveries().renew_reply(owed, self.lease_until());
-        if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
-            tracing::info!(reply_no = owed.reply_no, "lease lost: reply taken over by another worker");
+    async fn attempt(&self, pending: &PendingReply) {
+        let renew = || self.store().deliveries().renew_reply(pending, self.lease_until());
+        if lease::keep(self.shared.lease, Box::pin(self.give_and_note(pending)), renew).await.is_none() {
+            tracing::info!(reply_no = pending.reply_no, "lease lost: reply taken over by another worker");
         }
     }
 
     /// Delivers a reply and records the result.
-    async fn give_and_note(&self, owed: &PendingReply) {
+    async fn give_and_note(&self, pending: &PendingReply) {
         let (store, now) = (self.store(), self.now());
-        let given = Box::pin(self.give(owed)).await;
+        let given = Box::pin(self.give(pending)).await;
         let noted = match given {
             Ok(DeliveryResult::Logged) => Ok(()),
-            Ok(DeliveryResult::Done) => store.outbox().finish(owed, None, now).await,
+            Ok(DeliveryResult::Done) => store.outbox().finish(pending, None, now).await,
             Ok(DeliveryResult::Refused(reason)) => {
-                tracing::warn!(reason, reply_no = owed.reply_no, "reply not deliverable");
-                store.outbox().finish(owed, Some(&reason), now).await
+                tracing::warn!(reason, reply_no = pending.reply_no, "reply not deliverable");
+                store.outbox().finish(pending, Some(&reason), now).await
             }
-            Ok(DeliveryResult::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
+            Ok(DeliveryResult::Again { reason, .. }) if pending.attempts >= REPLY_ATTEMPTS_MAX => {
                 metrics::counter!("runreel_replies_given_up_total").increment(1);
-                tracing::error!(reason, reply_no = owed.reply_no, "reply abandoned");
-                store.outbox().finish(owed, Some(&reason), now).await
+                tracing::error!(reason, reply_no = pending.reply_no, "reply abandoned");
+                store.outbox().finish(pending, Some(&reason), now).await
             }
             Ok(DeliveryResult::Again { reason, after_s }) => {
-                let pause_s = after_s.unwrap_or_else(|| 1 << owed.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
-                tracing::info!(reason, pause_s, reply_no = owed.reply_no, "reply not delivered; will retry");
-                store.outbox().reschedule(owed, self.now() + TimeDelta::seconds(pause_s)).await
+                let pause_s = after_s.unwrap_or_else(|| 1 << pending.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
+                tracing::info!(reason, pause_s, reply_no = pending.reply_no, "reply not delivered; will retry");
+                store.outbox().reschedule(pending, self.now() + TimeDelta::seconds(pause_s)).await
             }
             Err(error) => Err(error),
         };
@@ -174,26 +174,26 @@ impl Channels {
         }
     }
 
-    async fn give(&self, owed: &PendingReply) -> Result<DeliveryResult, store::Error> {
-        let record = match owed.run_id {
-            Some(run) => self.shared.timeline.run(&owed.owner_id, run).await?,
+    async fn give(&self, pending: &PendingReply) -> Result<DeliveryResult, store::Error> {
+        let record = match pending.run_id {
+            Some(run) => self.shared.timeline.run(&pending.owner_id, run).await?,
             None => None,
         };
-        let Some(text) = self.text_of(owed, record.as_ref()).await? else {
+        let Some(text) = self.text_of(pending, record.as_ref()).await? else {
             return Ok(DeliveryResult::Refused("the run is gone, or has no answer".to_owned()));
         };
-        if let Some(thread) = owed.thread_id.as_ref().filter(|_| !owed.is_logged) {
+        if let Some(thread) = pending.thread_id.as_ref().filter(|_| !pending.is_logged) {
             let now = self.now();
             // The line is the same on every attempt, however late: its time is the end of the run.
             let at = record.and_then(|record| record.head.ended_at).unwrap_or(now);
-            let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
-            self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
-            self.store().outbox().note_logged(owed, (thread, &line), now).await?;
-            if owed.target.is_none() {
+            let line = LogLine::of_agent(&pending.channel, &pending.user_id, &text, at).to_line();
+            self.shared.log.write(&pending.owner_id, thread, line.clone(), pending.attempts > 1).await;
+            self.store().outbox().note_logged(pending, (thread, &line), now).await?;
+            if pending.target.is_none() {
                 return Ok(DeliveryResult::Logged);
             }
         }
-        let Some(target) = &owed.target else { return Ok(DeliveryResult::Done) };
+        let Some(target) = &pending.target else { return Ok(DeliveryResult::Done) };
         let Some(telegram) = self.telegram() else {
             return Ok(DeliveryResult::Again { reason: "Telegram is not configured".to_owned(), after_s: None });
         };
@@ -203,13 +203,13 @@ impl Channels {
             Err(error) => return Ok(DeliveryResult::Refused(error)),
         };
         let from = target.chat_id;
-        for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
+        for (n, part) in parts.iter().enumerate().skip(usize::try_from(pending.parts_sent).unwrap_or(0)) {
             // Other replies wait for this permit, and a shutdown waits for the attempt to end.
             if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
                 return Ok(DeliveryResult::Again { reason: "sending takes too long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(&mut target, part, n == 0).await {
-                Ok(()) => self.store().outbox().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
+                Ok(()) => self.store().outbox().note_sent(pending, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
                 Err(error) if error.is_retryable => {
                     return Ok(DeliveryResult::Again { reason: error.reason, after_s: error.after_s });
                 }
@@ -218,19 +218,23 @@ impl Channels {
         }
         if target.has_moved {
             let chat = |id: i64| ChatId::trusted(&id.to_string());
-            self.moved(&owed.owner_id, &owed.channel, &chat(from), &chat(target.chat_id)).await?;
+            self.moved(&pending.owner_id, &pending.channel, &chat(from), &chat(target.chat_id)).await?;
         }
         Ok(DeliveryResult::Done)
     }
 
     /// The text of the reply.
-    async fn text_of(&self, owed: &PendingReply, record: Option<&RunRecord>) -> Result<Option<String>, store::Error> {
-        if let Some(body) = &owed.body {
+    async fn text_of(
+        &self,
+        pending: &PendingReply,
+        record: Option<&RunRecord>,
+    ) -> Result<Option<String>, store::Error> {
+        if let Some(body) = &pending.body {
             return Ok(Some(body.clone()));
         }
         let Some(record) = record else { return Ok(None) };
         match record.head.status {
-            Status::Completed => self.answer_of(&owed.owner_id, record).await,
+            Status::Completed => self.answer_of(&pending.owner_id, record).await,
             Status::Failed => Ok(Some(FAILED.to_owned())),
             Status::Cancelled => Ok(Some(CANCELLED.to_owned())),
             Status::Queued | Status::Running | Status::Waiting | Status::Interrupted => Ok(None),

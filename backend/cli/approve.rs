@@ -1,4 +1,4 @@
-//! `runreel approve`: what waits for a person, and the usual answer to it.
+//! `runreel approve`: lists what waits for a person, or approves it.
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 //! ```text
 //! log.ndjson            the lines of an export
 //! artifacts.ndjson      a line for each artifact whose bytes are here
-//! artifacts/<sha256>    each content once, in the order in which the lines before name it
+//! artifacts/<sha256>    each content once, in the order of artifacts.ndjson
 //! ```
 //!
 //! Names are compared and never become a path: nothing is unpacked anywhere.
@@ -227,7 +227,7 @@ impl io::Seek for Skipping {
     }
 }
 
-/// The header of a file inside a tar; the same for the same name and size, whoever writes it and when.
+/// The header of a file inside a tar; it depends only on the name and the size.
 pub(super) fn tar_header(name: &str, size: u64) -> anyhow::Result<tar::Header> {
     let mut header = tar::Header::new_ustar();
     header.set_path(name)?;

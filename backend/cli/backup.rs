@@ -1,4 +1,4 @@
-//! `runreel backup`: the embedded database and the folders beside it, while the server runs or while it does not.
+//! `runreel backup`: the embedded database and the folders beside it, with the server running or stopped.
 
 use std::{
     path::{Path, PathBuf},
@@ -61,9 +61,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !may_hold_a_cluster(&data_dir) {
         return Err(Error::NoCluster { path: data_dir }.into());
     }
-    let database = Database::visit(&args.data).await?;
+    let database = Database::attach(&args.data).await?;
     let done = pack(&args, &data_dir, &database).await;
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     say(done?);
     Ok(ExitCode::SUCCESS)
 }
@@ -79,16 +79,16 @@ async fn pack(args: &Args, data_dir: &Path, database: &Database) -> anyhow::Resu
     backup.log(&consistency.label, (first, last))?;
     let has_artifacts = base.has_artifacts().await?;
     base.close().await?;
-    let mut said = vec!["the database".to_owned()];
+    let mut copied = vec!["the database".to_owned()];
     let mut files = |name: &str, folder: &Path, is_given: bool| {
         if is_given && !folder.is_dir() {
             return Err(CliError::usage(format!("{} is no folder", folder.display())).into());
         }
         let files = backup.beside(name, folder)?;
-        said.push(format!("{} of {}", count(files, "file"), folder.display()));
+        copied.push(format!("{} of {}", count(files, "file"), folder.display()));
         anyhow::Ok(files)
     };
-    // After the database, which then names hardly anything that is not there.
+    // Copied after the database, so that nearly every artifact it names is included.
     if !args.without_artifacts {
         let folder = args.data.artifacts_dir(args.artifacts_dir.as_ref())?;
         if files("artifacts", &folder, args.artifacts_dir.is_some())? == 0 && has_artifacts {
@@ -103,5 +103,5 @@ async fn pack(args: &Args, data_dir: &Path, database: &Database) -> anyhow::Resu
     drop(progress);
     let (out, bytes) = backup.finish()?;
     out.finish()?;
-    Ok(format!("{} were written: {}", HumanBytes(bytes), said.join(", ")))
+    Ok(format!("{} were written: {}", HumanBytes(bytes), copied.join(", ")))
 }

@@ -71,12 +71,12 @@ enum Command {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (Command::Code { whose, .. } | Command::Users { whose, .. } | Command::Revoke { whose, .. }) = &args.command;
-    let database = Database::visit(&whose.data).await?;
+    let database = Database::attach(&whose.data).await?;
     let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let done = act(&args.command, &store, whose).await;
     store.close().await;
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     done.map(|()| ExitCode::SUCCESS)
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-/// Prints the script for `command`, the whole program's.
+/// Prints the script for `command`, which is the whole program.
 pub(super) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<ExitCode> {
     print(&script(args.shell, &mut command)?)?;
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,8 @@ impl FromArgMatches for Args {
     }
 }
 
-/// Checks the configuration that `serve` would use, and prints it. What can be right, but seldom is, is told on stderr.
+/// Checks the configuration that `serve` would use, and prints it. Settings that are valid but rarely right are
+/// reported on stderr.
 pub(super) fn run(Args { serve: args, matches }: &Args) -> anyhow::Result<ExitCode> {
     let secrets = Secrets::read()?;
     args.check(&secrets)?;
@@ -70,7 +71,7 @@ pub(super) fn run(Args { serve: args, matches }: &Args) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// What would be noticed only with the first message or run.
+/// Problems that would otherwise appear only with the first message or run.
 fn doubts(file: &File) -> anyhow::Result<Vec<String>> {
     let (agents, mut doubts) = (&file.sections.agents, Vec::new());
     for (channel, config) in file.channels()?.iter() {

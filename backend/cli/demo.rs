@@ -95,7 +95,7 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
     outcome
 }
 
-/// One run, then the page for as long as it is wanted.
+/// Watches one run, then keeps its page available if requested.
 async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
     let resumed = match args.resume {
         Some(run) => Some(run.resolve(client).await?),
@@ -133,7 +133,7 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
 }
 
 impl Demo {
-    /// In a terminal, a person looks at the page if it would disappear with this command.
+    /// In a terminal, a page that would disappear with this command stays, for the person to read.
     fn stays(&self, own_server: bool) -> bool {
         self.stay || (!self.exit && own_server && stderr().is_terminal())
     }

@@ -1,4 +1,4 @@
-//! `runreel demo` of a build without the feature `demo`: it says so.
+//! `runreel demo` of a build without the feature `demo`: reports that it is missing.
 
 use std::process::ExitCode;
 

@@ -66,9 +66,9 @@ impl Findings {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut findings = Findings { as_json: args.json, all_good: true };
-    let way = Connectivity::to(&args.connection).await;
+    let connectivity = Connectivity::to(&args.connection).await;
     findings.tell("configuration", &machine::secrets())?;
-    if way.is_elsewhere() {
+    if connectivity.is_elsewhere() {
         findings
             .tell("this machine", &CheckResult::Open("not checked: the server is on another machine".to_owned()))?;
     } else {
@@ -81,11 +81,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             findings.tell(&name, &outcome)?;
         }
     }
-    findings.tell("server", way.server())?;
-    findings.tell("resume", &way.resume().await)?;
-    findings.tell("bodies", &way.bodies().await)?;
-    findings.tell("runners", &way.runners().await)?;
-    findings.tell("stream", &way.stream().await)?;
+    findings.tell("server", connectivity.server())?;
+    findings.tell("resume", &connectivity.resume().await)?;
+    findings.tell("bodies", &connectivity.bodies().await)?;
+    findings.tell("runners", &connectivity.runners().await)?;
+    findings.tell("stream", &connectivity.stream().await)?;
     Ok(if findings.all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -108,7 +108,7 @@ fn explain(error: &anyhow::Error) -> String {
         }
         let token_hint = (refusal.kind == Kind::Refused)
             .then(|| "set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that contains a token".to_owned());
-        // A server tells how to send a token, and the program does that by itself.
+        // Omits the server's hint on how to send a token, which this program does itself.
         let server_hint =
             refusal.hint.as_deref().map(clean).filter(|_| refusal.code.as_deref() != Some("unauthorized"));
         hint = hint.or(server_hint).or(token_hint);

@@ -1,4 +1,4 @@
-//! `runreel export`: runs out of a server, as lines that can be verified and imported again.
+//! `runreel export`: exports runs as lines that can be verified and imported again.
 //!
 //! Every line is verified as it arrives, so an export reported as complete is complete. Same logs, same bytes.
 
@@ -76,7 +76,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let work = async {
         let chosen = select::choose(&client, &args.what).await?;
         let mut out = Out::open(args.output.as_deref().filter(|_| !to_stdout))?;
-        let told = if args.with_artifacts {
+        let report = if args.with_artifacts {
             tar::pack(&client, &chosen, &mut out).await?
         } else {
             let mut teller = ExportWriter::new(client.clone(), &mut out)?;
@@ -84,33 +84,33 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             tell_all(&mut teller, &chosen, &progress).await?;
             teller.finish()?
         };
-        if told.total.runs > 0 || told.left_out.is_empty() {
+        if report.total.runs > 0 || report.left_out.is_empty() {
             out.finish()?;
         }
-        anyhow::Ok(told)
+        anyhow::Ok(report)
     };
-    let told = tokio::select! {
-        told = work => told?,
-        // What was begun is removed with its temporary file.
+    let report = tokio::select! {
+        report = work => report?,
+        // Unfinished output is removed with its temporary file.
         _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    for (run, why) in &told.left_out {
+    for (run, why) in &report.left_out {
         say(format!("run {run} is left out: {}", clean(why)));
     }
-    if told.total.runs == 0 {
-        if told.left_out.is_empty() {
+    if report.total.runs == 0 {
+        if report.left_out.is_empty() {
             say("nothing to export: no run matches");
             return Ok(ExitCode::SUCCESS);
         }
         return Ok(ExitCode::from(FAILED));
     }
-    let (runs, events) = (count(told.total.runs, "run"), count(told.total.events, "event"));
-    say(format!("{runs}, {events}, {}", count(told.artifacts, "artifact")));
-    if !args.with_artifacts && told.mentions > 0 {
-        let left = count(told.mentions, "artifact");
+    let (runs, events) = (count(report.total.runs, "run"), count(report.total.events, "event"));
+    say(format!("{runs}, {events}, {}", count(report.artifacts, "artifact")));
+    if !args.with_artifacts && report.mentions > 0 {
+        let left = count(report.mentions, "artifact");
         say(format!("the export lists {left} without the bytes; --with-artifacts includes them"));
     }
-    Ok(if told.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if report.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 async fn tell_all(teller: &mut ExportWriter<'_>, chosen: &[Chosen], progress: &Progress) -> anyhow::Result<()> {

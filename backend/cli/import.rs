@@ -92,7 +92,7 @@ fn summary(tally: &ImportCounts) -> String {
     text
 }
 
-/// Where the export comes from.
+/// The source of the export.
 enum ImportSource {
     /// A file that can be read twice.
     File(Region),

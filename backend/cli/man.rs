@@ -12,7 +12,7 @@ pub(super) struct Args {
     folder: PathBuf,
 }
 
-/// Writes a page for `command`, the whole program's, and for each command below it.
+/// Writes a page for `command` (the program) and for each of its subcommands.
 #[expect(clippy::disallowed_methods, reason = "writes the files that it is asked for")]
 pub(super) fn run(args: &Args, command: clap::Command) -> anyhow::Result<ExitCode> {
     let written = std::fs::create_dir_all(&args.folder).and_then(|()| clap_mangen::generate_to(command, &args.folder));

@@ -78,7 +78,7 @@ pub struct Cli {
     command: Option<Command>,
 }
 
-/// What one does first.
+/// Printed when no command is given.
 const FIRST: &str = "\
 Runreel keeps the log of AI-agent runs and streams it live. Start with one of:
 
@@ -141,7 +141,7 @@ enum Command {
     Man(man::Args),
 }
 
-/// The program: parses the arguments, runs the command, returns its exit code. It is not `async`: the crate that polls a
+/// The program: parses the arguments, runs the command, returns its exit code. Not `async`: the crate that polls a
 /// future compiles all of it once more.
 pub fn main() -> ExitCode {
     let cli = match given() {
@@ -158,8 +158,8 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// The command that this process was given. One that works on the embedded database is started again without what the
-/// environment says about others.
+/// Parses the command line. A command on the embedded database is restarted without `PGOPTIONS`, which applies to other
+/// databases.
 fn given() -> anyhow::Result<Cli> {
     let matches = Cli::command().get_matches();
     let mut command = &matches;

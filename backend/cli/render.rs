@@ -1,7 +1,7 @@
 //! Text for people: nothing in a payload may control their terminal.
 //!
-//! Names, messages and outputs come from agents and from whatever those read. [`clean`] is applied to every line
-//! printed for a person; `--json` output is data and stays as it was received.
+//! Names, messages and outputs come from agents and from what those read. [`clean`] is applied to every line printed
+//! for a person; `--json` output is data and stays as it was received.
 
 use std::{
     collections::HashMap,

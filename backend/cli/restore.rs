@@ -1,4 +1,4 @@
-//! `runreel restore`: a data directory out of a backup.
+//! `runreel restore`: makes a data directory from a backup.
 
 use std::{path::PathBuf, process::ExitCode};
 

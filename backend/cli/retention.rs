@@ -48,14 +48,14 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = args.config.as_deref().map_or_else(|| Ok(File::default()), File::read)?;
     let policy = policy(args.run_ttl, &file)?;
-    let database = Database::visit(&args.data).await?;
+    let database = Database::attach(&args.data).await?;
     let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let clock = Clock::database();
     store.tell_time(&clock).await?;
     let done = show(&store, &policy, clock.now(), args.json).await;
     store.close().await;
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     done.map(|()| ExitCode::SUCCESS)
 }
 

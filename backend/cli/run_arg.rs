@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Runs listed when the beginning of an id is of several.
+/// Most runs listed when a prefix is ambiguous.
 const CANDIDATES_MAX: usize = 8;
 /// Longest title in that list, characters.
 const TITLE_CHARS_MAX: usize = 48;
@@ -52,7 +52,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// On one line, without the id.
+    /// Status and title, on one line.
     pub(super) fn about(&self) -> String {
         let title = clip(&clean(self.title.as_deref().unwrap_or_default()), TITLE_CHARS_MAX);
         format!("{:<11} {title}", clean(&self.status)).trim_end().to_owned()
@@ -65,7 +65,7 @@ struct Page {
 }
 
 impl RunArg {
-    /// The run's id. Only a whole id is not looked up.
+    /// The run's id. A complete id is not looked up.
     pub(super) async fn resolve(self, client: &Client) -> anyhow::Result<RunId> {
         match self {
             Self::Id(run) => Ok(run),
@@ -86,7 +86,7 @@ pub(super) async fn newest(client: &Client) -> anyhow::Result<Listed> {
     Ok(page.runs.into_iter().next().ok_or_else(|| CliError::not_found("there are no runs yet", hint))?)
 }
 
-/// The one run that is meant.
+/// The one run with this prefix.
 fn only(prefix: RunIdPrefix, found: &[Listed]) -> Result<RunId, CliError> {
     match found {
         [] => Err(CliError::not_found(

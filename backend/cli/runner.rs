@@ -104,7 +104,7 @@ pub(super) struct Args {
     connection: Connection,
 }
 
-/// Works until SIGTERM or Ctrl-C; 5 if the server does not accept this runner.
+/// Works until SIGTERM or Ctrl-C; exit code 5 if the server does not accept this runner.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
     if let Some(command) = args.exec.clone() {
@@ -184,10 +184,10 @@ pub(super) fn known_agents(file: File, data: &DataArgs) -> anyhow::Result<Arc<dy
     Ok(Arc::new(agents.map_err(|error| CliError::usage(error.to_string()))?))
 }
 
-/// Rejects a token that could claim runs but not read their state. A server that is not up yet is waited for as usual.
+/// Rejects a token that could claim runs but not read their state. Other errors are left to the runner's own retries.
 async fn may_read(client: &Client) -> anyhow::Result<()> {
-    let looked: Result<IgnoredAny, _> = client.get(&["runs"], &[("limit", "1".to_owned())]).await;
-    match looked {
+    let listed: Result<IgnoredAny, _> = client.get(&["runs"], &[("limit", "1".to_owned())]).await;
+    match listed {
         Err(error) if error.kind == Kind::Refused => {
             let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
             let what = format!("the server does not allow this runner to read its runs: {error}");

@@ -121,7 +121,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Action::Open(one)) => {
             let client = one.connection.client()?;
             let run = one.run.resolve(&client).await?.to_string();
-            // A page of nothing is not opened.
+            // Fails before anything is opened if the run does not exist.
             client.run(&run).await?;
             open::page(&client.page_of(&run))?;
         }

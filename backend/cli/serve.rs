@@ -68,7 +68,7 @@ fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let may_grow = |current| limit.maximum.is_none_or(|maximum| current < maximum);
     if limit.current.is_some_and(may_grow) {
-        // What is there is enough for a few hundred streams.
+        // On failure, the current limit is enough for a few hundred streams.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     }
 }

@@ -223,16 +223,16 @@ async fn list(client: &Client, json: bool) -> Result<()> {
 
 async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result<()> {
     let is_stdin = file == Path::new("-");
-    let told = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
-    let text = load(file, is_stdin).with_context(|| told.clone())?;
-    let refused = |why: &dyn std::fmt::Display| CliError::failed(format!("{told}: {why}"));
+    let from = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
+    let text = load(file, is_stdin).with_context(|| from.clone())?;
+    let refused = |why: &dyn std::fmt::Display| CliError::failed(format!("{from}: {why}"));
     let own = SavedSession::named(text.as_bytes()).map_err(|unreadable| refused(&unreadable))?;
     let stem = file.file_stem().and_then(|stem| stem.to_str()).filter(|_| !is_stdin).map(str::to_owned);
     let name = match (name, own.clone().or(stem)) {
         (Some(name), _) => name,
         (None, Some(named)) => {
             let hint = Some("choose another name with --name".to_owned());
-            named.parse().map_err(|rule: Malformed| CliError { hint, ..CliError::usage(format!("{told}: {rule}")) })?
+            named.parse().map_err(|rule: Malformed| CliError { hint, ..CliError::usage(format!("{from}: {rule}")) })?
         }
         (None, None) => return Err(CliError::usage("the file has no session name; set one with --name").into()),
     };
@@ -270,16 +270,16 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let opened = options.write(true).create(true).truncate(true).create_new(!force).open(path);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
-        let told = path.display();
+        let shown = path.display();
         if error.kind() != io::ErrorKind::AlreadyExists {
-            return anyhow::Error::new(error).context(told.to_string());
+            return anyhow::Error::new(error).context(shown.to_string());
         }
         let hint = Some("choose another file, or overwrite it with --force".to_owned());
-        CliError { hint, ..CliError::failed(format!("{told} already exists")) }.into()
+        CliError { hint, ..CliError::failed(format!("{shown} already exists")) }.into()
     })
 }
 
-/// Parses what the server sent, which has parsed it before.
+/// Parses a file from the server, which has parsed it before.
 fn read(name: &SavedName, bytes: &[u8]) -> Result<SavedSession> {
     let session = SavedSession::read(name.clone(), bytes, Clock::System.now());
     Ok(session.map_err(|unreadable| CliError::failed(format!("the server's answer: {unreadable}")))?)

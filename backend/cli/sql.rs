@@ -93,7 +93,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut signals = Signals::heed()?;
     let database = tokio::select! {
-        database = visit(&args.data) => database?,
+        database = open_database(&args.data) => database?,
         code = signals.end() => return Ok(code),
     };
     // Ctrl-C in psql ends one of its statements, not psql.
@@ -103,12 +103,12 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         code = signals.end_beside(in_psql) => Ok(code),
     };
     // In any case: a Postgres that was started for this query stops with it.
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     done
 }
 
-/// The database; a query never creates it.
-async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
+/// Opens the database; a query never creates it.
+async fn open_database(data: &DataArgs) -> anyhow::Result<Database> {
     if data.database_url()?.is_none() {
         let folder = data.data_dir()?;
         if !postgres::may_hold_a_cluster(&folder) {
@@ -121,7 +121,7 @@ async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
         }
     }
     let unreachable = |error| CliError { code: UNREACHABLE, what: format!("{error:#}"), hint: None };
-    let database = Database::visit(data).await.map_err(unreachable)?;
+    let database = Database::attach(data).await.map_err(unreachable)?;
     if database.endpoint.is_none() {
         query::check_sessions(&database.options).await.map_err(error::unscoped)?;
     }
@@ -145,7 +145,7 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
     }
 }
 
-/// The role that sees one principal's rows. The database stays at its version.
+/// The role that sees one principal's rows. Does not migrate the database.
 async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<String> {
     let given = Secrets::read()?.pepper;
     let kept = pepper::kept(&database.options, given.as_deref()).await.map_err(error::unscoped)?;

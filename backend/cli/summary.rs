@@ -9,7 +9,7 @@ use crate::domain::{
     title::{self, Part},
 };
 
-/// A line about an event's payload. Clean, and bounded whatever the payload contains.
+/// A line about an event's payload. Clean and bounded for any payload.
 pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
     let parts = title::parts(event_type, payload).into_iter().map(|part| match part {
         Part::Text(text) => text,

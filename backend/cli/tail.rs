@@ -198,7 +198,7 @@ impl Tail {
         match frame.event.as_str() {
             "stream.gap" | "stream.end" => {}
             _ if frame.event.starts_with("stream.") => return Ok(()),
-            // What came before this reader connected is not an event of its own; the durable event will contain it all.
+            // A snapshot is not an event of its own; the durable event will contain its text.
             event if self.json && action(event) == "snapshot" => return Ok(()),
             _ if self.json => return Ok(print(&json_line(frame))?),
             _ => return Ok(print(&self.view.frame(frame))?),

@@ -135,7 +135,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Create(create) => &create.whose,
         Command::List(whose) | Command::Revoke { whose, .. } => whose,
     };
-    let database = Database::visit(&whose.data).await?;
+    let database = Database::attach(&whose.data).await?;
     let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let clock = Clock::database();
@@ -145,11 +145,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
     let done = act(&args.command, &store, &ids, &clock, owner).await;
     store.close().await;
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// The run of a subject that is meant.
+/// Finds the named run of a subject.
 async fn find(store: &Store, owner: &OwnerId, named: RunArg, subject: &str) -> anyhow::Result<RunId> {
     let found = match named {
         RunArg::Id(run) => store.runs().get(owner, run).await?.into_iter().collect(),

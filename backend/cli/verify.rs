@@ -62,7 +62,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         after = answer.checked_to;
     };
-    // What it is of the whole log.
+    // The value for the whole log.
     answer.covered_from = covered_from;
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&answer)?))?;

@@ -118,7 +118,7 @@ impl Error {
         let moved = location
             .filter(|_| status.is_redirection())
             .map(|to| format!("it redirects to {to}; use that address").into());
-        // A server says the same of everything that is not there or is another's.
+        // The server's answer is the same for a missing resource and for another owner's.
         let absent = wanted.filter(|_| problem.code.as_deref() == Some("not_found"));
         let absent = absent.map(|what| format!("there is no {what}").into());
         Self {
@@ -147,7 +147,7 @@ struct Problem {
     field: Option<Box<str>>,
 }
 
-/// What a path of the API names.
+/// The resource that a path of the API names.
 fn wanted(path: &str) -> Option<String> {
     let (_, path) = path.split_once("/api/")?;
     let mut parts = path.strip_prefix("stream/").unwrap_or(path).split('/');
@@ -162,7 +162,7 @@ fn wanted(path: &str) -> Option<String> {
         "channels" => "channel",
         _ => return None,
     };
-    // The operator configures channels; all else belongs to somebody.
+    // The operator configures channels; everything else has an owner.
     let whose = if list == "channels" { "on this server" } else { "of yours" };
     Some(format!("{noun} {} {whose}", percent_encoding::percent_decode_str(id).decode_utf8_lossy()))
 }
@@ -177,7 +177,7 @@ fn kind_of(status: StatusCode) -> Kind {
     }
 }
 
-/// Both forms of RFC 9110: a number of seconds, or a date.
+/// Parses both forms of RFC 9110: a number of seconds, or a date.
 pub fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {

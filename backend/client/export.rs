@@ -35,7 +35,7 @@ pub struct RunLines {
 }
 
 impl RunLines {
-    /// The next line without its newline; the run's last line shows the caller that it has them all.
+    /// The next line without its newline; the run's last line shows the caller that all have arrived.
     pub async fn next(&mut self) -> Result<String, Error> {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
@@ -102,7 +102,7 @@ impl Client {
         self.answer(request.header(CONTENT_TYPE, media_type).body(body)).await.map(drop)
     }
 
-    /// The bytes of an artifact from `from` on, which is less than its size.
+    /// The bytes of an artifact from the offset `from`, which must be less than its size.
     pub async fn artifact_bytes(&self, artifact_id: &str, from: u64) -> Result<Download, Error> {
         let request = self.http.get(self.at(&["artifacts", artifact_id])).header(RANGE, format!("bytes={from}-"));
         Ok(Download { client: self.clone(), response: self.answer(request).await? })

@@ -1,4 +1,4 @@
-//! [`Follow`]: one live stream, across as many connections as it takes.
+//! [`Follow`]: one live stream, across as many connections as necessary.
 //!
 //! The parser (`sse-stream`) yields raw blocks: comments are dropped, "no id" and "empty id" are distinct, a `retry:`
 //! without data is a block of its own, and an incomplete block never appears. The rest is done here: the standard's
@@ -53,7 +53,7 @@ pub enum Notice {
     },
 }
 
-/// A stream that reconnects and resumes by itself.
+/// A stream that reconnects and resumes automatically.
 pub struct Follow {
     client: Client,
     url: Result<Url, Error>,
@@ -92,12 +92,12 @@ impl Follow {
         follow
     }
 
-    /// The next notice. `None` once the run's log is over: after `stream.end`, or when the server answers 204.
+    /// The next notice. `None` once the run's log has ended: after `stream.end`, or when the server answers 204.
     ///
     /// An error is final, `None` follows it. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Result<Notice, Error>> {
         loop {
-            let said = match &mut self.phase {
+            let notice = match &mut self.phase {
                 Phase::Ended => return None,
                 Phase::Resting(rest) => {
                     rest.await;
@@ -113,8 +113,8 @@ impl Follow {
                     ended => Some(Ok(self.lost(why(ended.and_then(Result::err)), None))),
                 },
             };
-            if said.is_some() {
-                return said;
+            if notice.is_some() {
+                return notice;
             }
         }
     }
@@ -164,8 +164,8 @@ impl Follow {
             None => reason,
         };
         let draining = draining.map(|draining| Duration::from_millis(draining.retry_ms));
-        let told = [retry_after, draining, self.retry].into_iter().flatten().max();
-        let retry_in = self.backoff.next(told, self.client.pace.jitter());
+        let requested = [retry_after, draining, self.retry].into_iter().flatten().max();
+        let retry_in = self.backoff.next(requested, self.client.pace.jitter());
         self.phase = Phase::Resting(self.client.pace.wait(retry_in));
         Notice::Lost { reason, retry_in }
     }
@@ -210,7 +210,7 @@ fn number(id: &str) -> Option<i64> {
     id.parse::<RunCursor>().ok().map(|cursor| cursor.seq.get())
 }
 
-/// "The last N" is meant for the first connection; the next one resumes at the cursor.
+/// `tail` applies only to the first connection; the next one resumes at the cursor.
 fn resumed(mut url: Url, has_cursor: bool) -> Url {
     if has_cursor && url.query_pairs().any(|(name, _)| name == "tail") {
         let kept: Vec<(String, String)> = url.query_pairs().into_owned().filter(|(name, _)| name != "tail").collect();
@@ -228,7 +228,7 @@ fn is_event_stream(response: &Response) -> bool {
         && media_type.split(';').next().is_some_and(|word| word.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// The frame with which a server dismisses a reader.
+/// The server's `stream.draining` frame.
 #[derive(Deserialize)]
 struct Draining {
     retry_ms: u64,
@@ -256,7 +256,7 @@ fn why(error: Option<sse_stream::Error>) -> String {
 }
 
 fn blocks(response: Response) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
-    // The parser's blocks are unbounded, so bytes are counted before it, and forgotten with each block out.
+    // The parser does not bound its blocks, so bytes are counted before it; each block out resets the count.
     let pending = Arc::new(AtomicUsize::new(0));
     let arrived = Arc::clone(&pending);
     let bytes = response.bytes_stream().map(move |chunk| match chunk {

@@ -1,7 +1,8 @@
 //! The HTTP client of this program's own commands and its fault harness.
 //!
 //! It implements only the wire contract: JSON in, JSON out, and [`Follow`] for live streams. It retries only where a
-//! retry is safe and documented ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); all else is one try.
+//! retry is safe and documented ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); everything else is
+//! tried once.
 //!
 //! Invariants kept here: a token leaves this module only in the `Authorization` header of a request to the address it
 //! was given for (redirects are not followed, errors and `Debug` do not contain it), and a reader never gets the same
@@ -50,14 +51,14 @@ use crate::{
 
 /// Longest wait for a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Longest a request other than a stream may take, from the first byte sent to the last one read.
+/// Longest time of a request other than a stream, from the first byte sent to the last one read.
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Longest an unused connection is kept. The server closes it after [`HEAD_MS_MAX`], and a request that was sent just
-/// then would fail.
+/// Longest time an unused connection is kept. The server closes it after [`HEAD_MS_MAX`], and a request sent at that
+/// moment would fail.
 const IDLE_MAX: Duration = Duration::from_millis(HEAD_MS_MAX / 2);
 /// Longest silence on an open connection. The server pings every 10 s; two lost pings mean a dead peer.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// Longest a readiness check may take.
+/// Longest time of a readiness check.
 const READY_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A client of one server, with one token. Cheap to clone: clones share the connection pool.
@@ -134,7 +135,7 @@ impl Client {
         self.json(self.http.get(self.at(&["runs", run_id, "events"])).query(query)).await
     }
 
-    /// Requests the cancellation of a run and of all below it; returns the run, which may not have ended yet.
+    /// Requests the cancellation of a run and its descendants; returns the run, which may not have ended yet.
     pub async fn cancel(&self, run_id: &str, reason: Option<Title>) -> Result<Run, Error> {
         self.post(&["runs", run_id, "cancel"], &Cancel { reason }).await
     }
@@ -144,12 +145,12 @@ impl Client {
         self.post(&["runs", run_id, "resume"], answer).await
     }
 
-    /// Sends a message to a channel. One try: sent again it is a second message, unless it has a `message_id`.
+    /// Sends a message to a channel, in one try: a repeat is a second message, unless it has a `message_id`.
     pub async fn message(&self, channel: &str, message: &Value) -> Result<MessageOutcome, Error> {
         self.post(&["channels", channel, "messages"], message).await
     }
 
-    /// Whether the server reports that it is ready. Every error counts as a no.
+    /// Whether the server reports that it is ready; `false` after any error.
     pub async fn ready(&self) -> bool {
         let Ok(url) = self.join("/readyz") else { return false };
         let answer = self.http.get(url).timeout(READY_WAIT_MAX).send().await;
@@ -161,7 +162,8 @@ impl Client {
         self.json(self.http.get(self.join("/livez")?)).await
     }
 
-    /// Gets what is below `/api` at these segments; they are escaped. Parsed directly, without a [`Value`] in between.
+    /// Gets the resource below `/api` at these segments, which are escaped. Parsed directly, without a [`Value`] in
+    /// between.
     pub async fn get<T: DeserializeOwned>(&self, segments: &[&str], query: &[(&str, String)]) -> Result<T, Error> {
         self.json(self.http.get(self.at(segments)).query(query)).await
     }
@@ -176,13 +178,13 @@ impl Client {
         self.json(self.http.put(self.at(segments)).json(body)).await
     }
 
-    /// Removes what is below `/api` at these segments.
+    /// Deletes the resource below `/api` at these segments.
     pub async fn delete(&self, segments: &[&str]) -> Result<(), Error> {
         self.answer(self.http.delete(self.at(segments)).timeout(REQUEST_WAIT_MAX)).await.map(drop)
     }
 
-    /// Retries a request while the server is busy or unreachable, for at most `patience`; only for requests that change
-    /// nothing when they are executed twice. The request is given its time limit.
+    /// Retries a request while the server is busy or unreachable, for at most `patience`; only for idempotent requests.
+    /// `request` gets its time limit.
     ///
     /// A refusal is final. After `patience`, the error is the last one met.
     pub async fn insist<T, F>(&self, patience: Duration, request: impl Fn(Duration) -> F) -> Result<T, Error>
@@ -206,9 +208,9 @@ impl Client {
         Retries::new(Arc::clone(&self.pace), patience)
     }
 
-    /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and reconnects by itself.
+    /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and reconnects automatically.
     ///
-    /// `after` is the id of the last frame already seen, `None` for what the path itself asks for.
+    /// `after` is the id of the last frame already seen; `None` begins where the path says.
     pub fn follow(&self, path_and_query: &str, after: Option<String>) -> Follow {
         Follow::new(self.clone(), self.join(path_and_query), after)
     }
@@ -254,7 +256,7 @@ fn builder(base: &Url, headers: HeaderMap) -> ClientBuilder {
         .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers)
         .redirect(reqwest::redirect::Policy::none())
-        // What is compressed gets buffered on the way, and the server compresses nothing.
+        // Proxies buffer compressed responses, and the server compresses nothing.
         .no_gzip()
         .no_brotli()
         .no_deflate()

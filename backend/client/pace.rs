@@ -1,7 +1,7 @@
 //! How long to wait before trying again.
 //!
-//! Full jitter: a random part of a ceiling that doubles with every failure, so that a thousand readers cut at once do
-//! not reconnect at once. The delay that the server asked for is a floor below it.
+//! Full jitter: a random part of a ceiling that doubles with every failure, so that a thousand readers disconnected at
+//! once do not reconnect at once. The delay that the server asked for is added.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 const CEILING_FIRST: Duration = Duration::from_millis(250);
 /// Ceiling of every later wait.
 const CEILING_MAX: Duration = Duration::from_secs(15);
-/// Longest delay that a server may ask of a reader; a wrong number must not block it for a day.
-const TOLD_MAX: Duration = Duration::from_mins(5);
+/// Longest delay that a server may request of a reader; a wrong number must not block it for a day.
+const REQUESTED_MAX: Duration = Duration::from_mins(5);
 
 /// Randomness and time, replaceable in tests.
 pub trait Pace: Send + Sync {
@@ -42,11 +42,11 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Counts a failure and returns how long to wait: `told` by the server, plus a random part of the ceiling.
-    pub fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
+    /// Counts a failure and returns how long to wait: `requested` by the server, plus a random part of the ceiling.
+    pub fn next(&mut self, requested: Option<Duration>, jitter: f64) -> Duration {
         let ceiling = CEILING_FIRST.saturating_mul(1 << self.failures.min(16)).min(CEILING_MAX);
         self.failures = self.failures.saturating_add(1);
-        told.unwrap_or_default().min(TOLD_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
+        requested.unwrap_or_default().min(REQUESTED_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
     }
 
     /// Resets the count after a success.
@@ -55,7 +55,7 @@ impl Backoff {
     }
 }
 
-/// Retries an operation for as long as it makes progress from time to time.
+/// Retries an operation while it makes progress from time to time.
 pub struct Retries {
     pace: Arc<dyn Pace>,
     backoff: Backoff,
@@ -68,19 +68,19 @@ impl Retries {
         Self { pace, backoff: Backoff::default(), patience, since: Instant::now() }
     }
 
-    /// What is left of the patience.
+    /// The remaining patience.
     pub fn left(&self) -> Duration {
         self.patience.saturating_sub(self.since.elapsed())
     }
 
-    /// The last try achieved something, even if it failed in the end.
+    /// To call when the last try made progress, even if it failed in the end.
     pub fn progressed(&mut self) {
         self.since = Instant::now();
         self.backoff.reset();
     }
 
-    /// Waits before the next try, at least as long as the server asked for. Returns `false`, at once, if the patience
-    /// would be over by then.
+    /// Waits before the next try, at least as long as the server asked for. Returns `false` at once if that would
+    /// exceed the patience.
     pub async fn wait(&mut self, asked: Option<Duration>) -> bool {
         let wait = self.backoff.next(asked, self.pace.jitter());
         let goes_on = wait < self.left();
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn what_the_server_asked_for_is_a_floor_and_has_a_bound() {
-        let told = Some(Duration::from_secs(7));
-        assert_eq!(Backoff::default().next(told, 0.0), Duration::from_secs(7));
-        assert_eq!(Backoff::default().next(told, 1.0), Duration::from_millis(7_250));
-        assert_eq!(Backoff::default().next(Some(Duration::MAX), 0.0), TOLD_MAX);
+        let requested = Some(Duration::from_secs(7));
+        assert_eq!(Backoff::default().next(requested, 0.0), Duration::from_secs(7));
+        assert_eq!(Backoff::default().next(requested, 1.0), Duration::from_millis(7_250));
+        assert_eq!(Backoff::default().next(Some(Duration::MAX), 0.0), REQUESTED_MAX);
     }
 }

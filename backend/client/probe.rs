@@ -1,4 +1,4 @@
-//! Requests that change nothing, whose answers show what a proxy on the way does to traffic.
+//! Requests that change nothing, whose answers show what a proxy in between does to traffic.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ const NO_RUN: &str = "00000000-0000-7000-8000-000000000000";
 /// How a stream arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamProbe {
-    /// As it should: the time of its first frame, and of whatever comes next, a ping at the latest.
+    /// As it should: the times of its first frame and of the next frame or ping.
     Live { first: Duration, next: Duration },
-    /// Something on the way compresses it.
+    /// A proxy compresses it.
     Compressed(String),
-    /// Nothing came within the time for a first frame.
+    /// No first frame arrived in time.
     HeldBack,
-    /// The first frame came, and after it not even a ping.
+    /// The first frame arrived, and after it not even a ping.
     Stalled { first: Duration },
     /// It was cut after this time.
     Cut(Duration),
@@ -49,9 +49,9 @@ pub enum Arrival {
 }
 
 impl Client {
-    /// Listens to a stream until its first ping, accepting compression as a browser does.
+    /// Listens to a stream until the first frame or ping after the replay, accepting compression as a browser does.
     ///
-    /// `first_max` is how long the first frame may take, `next_max` whatever comes next.
+    /// `first_max` is how long the replay may take, `next_max` the next frame or ping.
     pub async fn probe_stream(&self, first_max: Duration, next_max: Duration) -> Result<StreamProbe, Error> {
         let began = Instant::now();
         let request = self.http.get(self.join(STREAM)?);
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Whether a WebSocket could be opened here; it stops short of doing so, by asking for an unknown subprotocol.
+    /// Whether a WebSocket could be opened here; it asks for an unknown subprotocol, so that none is opened.
     pub async fn probe_upgrade(&self) -> Result<Arrival, Error> {
         let request = self.http.get(self.at(&["runners", "connect"]));
         let request = request

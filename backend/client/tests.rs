@@ -16,7 +16,7 @@ mod emitting;
 mod fake;
 mod following;
 
-/// Records every wait instead of waiting, and draws the longest.
+/// Records every wait instead of waiting; jitter is always the largest.
 #[derive(Default)]
 struct Noted(Mutex<Vec<Duration>>);
 
@@ -46,8 +46,8 @@ fn client_of(fake: &Fake) -> (Client, Arc<Noted>) {
 /// All notices of a follower, abbreviated, until it ends.
 async fn story(follow: &mut Follow) -> Vec<String> {
     let mut story = Vec::new();
-    while let Some(said) = follow.next().await {
-        story.push(match said {
+    while let Some(notice) = follow.next().await {
+        story.push(match notice {
             Ok(Notice::Connected) => "connected".to_owned(),
             Ok(Notice::Lost { .. }) => "lost".to_owned(),
             Ok(Notice::Frame(frame)) => format!("{}#{}", frame.event, frame.id.as_deref().unwrap_or("-")),

@@ -85,9 +85,9 @@ impl S3Settings {
 
 #[expect(clippy::disallowed_methods, reason = "read before the server runs")]
 impl DataArgs {
-    /// The folder of artifacts: a given one; or the one that a server of the embedded database had last, so that every
-    /// command means the same, wherever it is started; or `artifacts/` of the data directory if it is there, or of the
-    /// working directory.
+    /// The folder of artifacts: the given one; else the one last used by a server with the embedded database, so that
+    /// every command uses the same folder, wherever it is started; else `artifacts/` in the data directory or, if only
+    /// that exists, in the working directory.
     pub fn artifacts_dir(&self, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
         if let Some(dir) = given {
             return Ok(dir.clone());
@@ -108,10 +108,10 @@ impl DataArgs {
         };
         let (data, mut lines) = (self.data_dir()?, text.lines());
         Ok(match (lines.next(), lines.next()) {
-            // Without its end it was not written whole.
+            // A missing final newline means an incomplete write.
             _ if !text.ends_with('\n') => None,
             (Some(inside), None) if !inside.is_empty() => Some(data.join(inside)),
-            // A copy of the data directory is not to use the folder of its original.
+            // A copy of the data directory must not use the folder of its original.
             (Some(folder), Some(of)) if data.canonicalize().is_ok_and(|data| data.as_os_str() == of) => {
                 Some(PathBuf::from(folder))
             }
@@ -119,8 +119,8 @@ impl DataArgs {
         })
     }
 
-    /// Notes the folder that the server of an embedded database has: within the data directory by its place there, else with
-    /// the data directory.
+    /// Records the artifacts folder of a server with an embedded database: relative if inside the data directory, else
+    /// absolute and followed by the data directory.
     pub fn note_artifacts_dir(&self, dir: &Path) -> io::Result<()> {
         let Some(note) = self.artifacts_note().map_err(io::Error::other)? else { return Ok(()) };
         let data = self.data_dir().map_err(io::Error::other)?.canonicalize()?;

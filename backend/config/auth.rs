@@ -44,7 +44,7 @@ pub struct AuthArgs {
 }
 
 impl AuthArgs {
-    /// Checks what the types cannot; `has_secret` is whether there is a secret that signs tokens.
+    /// Checks what the types cannot express; `has_secret`: whether a secret that signs tokens is set.
     pub(super) fn check(&self, has_secret: bool) -> Result<(), Error> {
         if self.auth == Auth::Off {
             return Ok(());
@@ -70,17 +70,17 @@ impl AuthArgs {
 pub struct Provider {
     /// Exactly as in its tokens.
     pub issuer: String,
-    /// Where its keys are; without it, its own document tells (`OpenID` Connect Discovery 1.0, 4).
+    /// The URL of its keys; without it, its discovery document names it (`OpenID` Connect Discovery 1.0, 4).
     pub keys_url: Option<Url>,
 }
 
 impl Provider {
-    /// Where its document is.
+    /// The URL of its discovery document.
     pub fn document_url(&self) -> String {
         format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'))
     }
 
-    /// Keys must not be exchanged on their way: anything but this machine requires TLS.
+    /// Requires TLS except on this machine, so that keys cannot be replaced in transit.
     pub fn check_url(url: &Url) -> Result<(), Error> {
         let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let is_local = host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());

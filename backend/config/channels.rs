@@ -27,10 +27,10 @@ pub const TELEGRAM: &str = "telegram";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelAuth {
-    /// Not at all.
+    /// No verification.
     #[default]
     None,
-    /// A user who is not known is asked for a one-time code.
+    /// Unknown users must enter a one-time code.
     Code,
 }
 
@@ -46,7 +46,7 @@ pub struct ChannelConfig {
     /// Silence after which a new session begins, seconds.
     #[serde(default = "idle_timeout")]
     pub idle_timeout_s: i64,
-    /// A new session is a new thread.
+    /// Whether a new session gets a new thread.
     #[serde(default = "yes")]
     pub thread_per_session: bool,
     /// The agent that answers. Default: the only agent, else `assistant`.
@@ -60,7 +60,7 @@ pub struct ChannelConfig {
     /// How long a verification lasts: seconds, or a number with s, m, h or d; absent: forever.
     #[serde(default, deserialize_with = "ttl")]
     pub verified_for: Option<Ttl>,
-    /// The bot's name on Telegram, without its @. None: the trigger's, if that begins with an @.
+    /// The bot's name on Telegram, without its @. Default: the trigger, if it begins with an @.
     pub bot_username: Option<String>,
     /// Owner of a channel with a webhook: the `sub` of a JWT, and its `iss`.
     pub owner_sub: Option<String>,
@@ -179,7 +179,7 @@ impl ChannelConfig {
 pub struct Channels(BTreeMap<ChannelName, Arc<ChannelConfig>>);
 
 impl Channels {
-    /// The channels of the table `channels`, with what the sections of their agents specify.
+    /// Parses the table `channels`, completed from the sections of the agents.
     pub fn of(table: toml::Table, agents: &Named<Agent>) -> Result<Self, Error> {
         let mut channels = BTreeMap::new();
         for (name, value) in table {

@@ -13,9 +13,9 @@ use super::{
 
 /// Longest silence, unless configured, seconds.
 const SILENCE_S_DEFAULT: u64 = 120;
-/// Requests made again, unless configured.
+/// Retries of a request, unless configured.
 const RETRIES_DEFAULT: u32 = 5;
-/// Most of them.
+/// Most retries that can be configured.
 const RETRIES_MAX: u32 = 20;
 /// Most headers of an endpoint.
 const HEADERS_MAX: usize = 32;
@@ -30,11 +30,11 @@ pub struct Endpoint {
     pub headers_env: BTreeMap<String, String>,
     /// Longest silence: before the first byte and between two bytes.
     pub silence_max: Duration,
-    /// Longest time of a run at work.
+    /// Longest working time of a run.
     pub time_max: Duration,
-    /// How often a request is made again without any progress.
+    /// How often a request is retried without any progress.
     pub retries: u32,
-    /// Whether a stream that was cut is continued with the messages that were complete.
+    /// Whether a broken stream is continued with the messages completed so far.
     pub continues: bool,
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::domain::{limits::CONFIG_BYTES_MAX, misread::in_words, price::Price};
 
-/// The sections as they are written.
+/// The sections as written in the file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sections {
@@ -28,11 +28,11 @@ pub struct Sections {
     pub tools: Named<Tool>,
     pub mcp: Named<Mcp>,
     pub agents: Named<Agent>,
-    /// As they are written; [`File::channels`] reads them.
+    /// Unparsed; [`File::channels`] parses them.
     pub channels: Named<toml::Table>,
-    /// In their order; the first that matches a run counts.
+    /// In the file's order; the first that matches a run applies.
     pub retention: Vec<Retention>,
-    /// By the model's name in a `usage`.
+    /// Keyed by the model's name in a `usage`.
     pub prices: Named<Price>,
 }
 
@@ -48,10 +48,10 @@ impl File {
     /// Reads and checks the file. The error states line, key and what to do.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path, "the configuration file")?;
-        // Programs are started in other folders, where a relative path would mean another one.
+        // Programs start in other folders, where a relative path would resolve to another one.
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = whole.parent().map(Path::to_owned).unwrap_or_default();
-        let place = |told: String| error(format!("{}: {told}", path.display()));
+        let place = |problem: String| error(format!("{}: {problem}", path.display()));
         Self::parse(&text, &folder).map_err(place)
     }
 
@@ -81,7 +81,7 @@ impl File {
         if self.folder.as_os_str().is_empty() { path.to_owned() } else { self.folder.join(path) }
     }
 
-    /// The channels.
+    /// Parses and checks the channels.
     pub fn channels(&self) -> Result<Channels, Error> {
         let table = |(name, channel): (&String, &toml::Table)| (name.clone(), toml::Value::Table(channel.clone()));
         Channels::of(self.sections.channels.iter().map(table).collect(), &self.sections.agents)
@@ -150,7 +150,7 @@ impl File {
         }
     }
 
-    /// Whether a tool of one of its agents starts programs.
+    /// Whether a tool of any agent starts programs.
     pub fn starts_programs(&self) -> bool {
         let starts = |agent: &Agent| agent.tools.iter().any(|tool| self.starts_program(tool));
         self.sections.agents.values().any(starts)
@@ -163,7 +163,7 @@ impl File {
         }
     }
 
-    /// An agent that runs commands for every principal.
+    /// An agent whose shell is open to every principal.
     pub(super) fn open_shell(&self) -> Option<&str> {
         let is_shell = |tool: &String| {
             !self.sections.mcp.contains_key(tool) && self.tool(tool).is_ok_and(|(kind, _)| kind == ToolKind::Shell)
@@ -190,19 +190,19 @@ impl File {
         }
     }
 
-    /// The text of a script.
+    /// Reads a model script.
     pub fn script(path: &Path) -> Result<String, Error> {
         read_text(path, "the model script")
     }
 
-    /// Every value with its key, including defaults. Of tool servers' variables only the names are shown.
+    /// Every value with its key, including defaults. Literal variables of tool servers are masked.
     pub fn effective(&self) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         flatten("", &serde_json::to_value(&self.sections).unwrap_or_default(), &mut rows);
         rows
     }
 
-    /// The credential headers and variables of a tool server, read now.
+    /// Reads the values of credential headers or variables, each from its environment variable.
     pub fn secrets(from: &BTreeMap<String, String>) -> Result<Vec<(String, super::Secret)>, Error> {
         from.iter().map(|(name, variable)| Ok((name.clone(), SecretSource::Env(variable.clone()).read()?))).collect()
     }
@@ -222,7 +222,7 @@ fn flatten(at: &str, value: &serde_json::Value, rows: &mut Vec<(String, String)>
     match value {
         Value::Object(members) => {
             for (name, member) in members {
-                // A literal variable may be a secret after all. Channels are left out here.
+                // A literal variable may contain a secret. Channels are omitted here.
                 let hidden = at.starts_with("mcp.") && at.ends_with(".env");
                 let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
                 match member {

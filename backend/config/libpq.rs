@@ -1,21 +1,21 @@
-//! The variables of libpq (`PGHOST`, `PGOPTIONS` and their kin), which concern a Postgres of one's own. The embedded database
-//! and the programs that work on it know none of them.
+//! The variables of libpq (`PGHOST`, `PGOPTIONS` and so on). They apply to a user's own Postgres only, not to the
+//! embedded database or the programs that work on it.
 
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 
 use super::{Error, error, variable, variable_os};
 
-/// What the driver sends with each connection, whatever it is told.
+/// The driver sends it with each connection, regardless of its options.
 const OPTIONS: &str = "PGOPTIONS";
 
-/// The names of those that are set.
+/// The names of libpq's variables that are set.
 #[expect(clippy::disallowed_methods, reason = "only config reads the environment")]
 pub fn variables() -> Vec<OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(b"PG")).collect()
 }
 
-/// Starts this program again without `PGOPTIONS`, if it is set and no file names a Postgres of one's own. A process cannot
-/// safely remove a variable of its own.
+/// Restarts this program without `PGOPTIONS`, if it is set and `DATABASE_URL_FILE` is not. A process cannot safely
+/// remove its own variables.
 pub fn start_again_without_options() -> Result<(), Error> {
     if variable_os(OPTIONS).is_none() || variable("DATABASE_URL_FILE").is_some() {
         return Ok(());

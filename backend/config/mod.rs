@@ -1,4 +1,4 @@
-//! Every setting: its variable, its default, its unit. The only file that reads the environment.
+//! Every setting: its variable, its default, its unit. The only module that reads the environment.
 //!
 //! A secret may come from a file instead: for each variable `X` below that contains one, `X_FILE` names the file.
 

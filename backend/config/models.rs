@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the word before the colon of a model's name.
+    /// Each kind with its prefix in model names.
     pub const ALL: [(&'static str, Self); 5] = [
         ("openai", Self::OpenAi),
         ("openai-responses", Self::OpenAiResponses),
@@ -37,7 +37,7 @@ impl Kind {
         Self::ALL.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// The address of the provider itself.
+    /// The provider's own base URL.
     pub fn base_url(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
@@ -139,7 +139,7 @@ pub fn check_base_url(text: &str) -> Result<Url, String> {
     check_url(&format!("{text}{slash}"))
 }
 
-/// Parses an address to which keys may be sent, as it is. The error does not repeat the address.
+/// Parses an address to which keys may be sent, unchanged. The error does not repeat the address.
 pub fn check_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") {

@@ -1,4 +1,4 @@
-//! Where the server listens, which pages of other origins may use it, and what brings tokens to other servers.
+//! The server's address and TLS, allowed CORS origins, and the connections to a read replica and a NATS server.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Error, ServeArgs, error, secret_from_file};
 
-/// Where to listen. A port alone, or with `localhost`, is one of 127.0.0.1.
+/// Parses the address to listen on. A port alone, or `localhost:PORT`, means 127.0.0.1.
 pub fn listen(text: &str) -> Result<SocketAddr, Error> {
     let local = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
     match (text.parse(), local.parse()) {
@@ -41,7 +41,7 @@ impl TlsArgs {
         Some(TlsFiles { certificate: self.tls_cert.clone()?, key: self.tls_key.clone()? })
     }
 
-    /// How the server's addresses begin.
+    /// The scheme of the server's URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
@@ -106,7 +106,7 @@ impl FromStr for CorsOrigin {
         let host = authority.host();
         let bare = authority.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
-        // Neither a user nor a path nor a pattern: what is written must be the origin itself.
+        // No user, path or pattern: the text must be exactly an origin.
         if !is_name || bare != authority.as_str() || text.trim_end_matches('/') != format!("{scheme}://{bare}") {
             return Err(refused());
         }

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folders of these programs that exist, then those of `PATH`.
+/// The existing folders of packaged programs, then those of `PATH`.
 pub(super) fn search_path(program: Option<&Path>, path: Option<OsString>) -> Option<OsString> {
     let mut folders = program.map(beside).unwrap_or_default();
     folders.extend(path.iter().flat_map(std::env::split_paths));

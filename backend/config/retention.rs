@@ -1,4 +1,4 @@
-//! How long runs, threads and checkpoints stay.
+//! How long runs, threads and checkpoints are kept.
 
 use std::str::FromStr;
 
@@ -52,7 +52,7 @@ pub struct Retention {
     pub agent: Option<String>,
     /// A tag of the tree's root.
     pub tag: Option<String>,
-    /// How long the tree stays, such as `30d`, or `never` for one that is never removed.
+    /// How long the tree is kept, such as `30d`, or `never` to keep it forever.
     pub run_ttl: String,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn rules(sections: &[Retention]) -> Result<Vec<Rule>, (&'static str, 
     sections.iter().map(Retention::rule).collect()
 }
 
-/// How long runs stay, by a default and the file's rules.
+/// How long runs are kept: the default and the file's rules.
 pub fn policy(run_ttl: Option<Ttl>, file: &File) -> Result<Policy, Error> {
     let rules = rules(&file.sections.retention).map_err(|(key, what)| error(format!("[[retention]] {key}: {what}")))?;
     Ok(Policy { rules, ttl_s: run_ttl.map(|ttl| ttl.0) })

@@ -21,7 +21,7 @@ pub struct SealArgs {
 }
 
 impl SealArgs {
-    /// The key of the file.
+    /// Reads the signing key, if one is configured.
     pub fn key(&self) -> Result<Option<Key>, Error> {
         let Some(path) = &self.seal_key_file else { return Ok(None) };
         let document = PrivatePkcs8KeyDer::from_pem_file(path)

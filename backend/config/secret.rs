@@ -6,7 +6,7 @@ use super::{Error, error, read_secret, variable};
 
 /// Characters of a secret that may be shown, so that people can recognize it.
 const SHOWN_CHARS_MAX: usize = 11;
-/// Characters that a secret must have to be masked in a text: a shorter one is a word that may stand there anyway.
+/// Shortest secret that is masked in a text, characters; a shorter one may be an ordinary word.
 const MASKED_CHARS_MIN: usize = 6;
 
 /// A key. `Debug` does not show it, and it cannot be serialised.
@@ -18,12 +18,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Only for the request that carries it.
+    /// The secret itself, only for the request that carries it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The text with the secret masked wherever it is repeated, unless it is very short.
+    /// Masks every occurrence of the secret in the text, unless the secret is very short.
     pub fn masked_in(&self, text: &str) -> String {
         let least = self.0.char_indices().nth(SHOWN_CHARS_MAX + 1).map_or(self.0.len(), |(at, _)| at);
         let is_short = self.0.chars().nth(MASKED_CHARS_MIN - 1).is_none();
@@ -32,7 +32,7 @@ impl Secret {
         while let Some(at) = rest.find(beginning) {
             masked.push_str(&rest[..at]);
             masked.push_str("***");
-            // Also a truncated secret: everything that matches its characters from here on.
+            // Also masks a truncated secret: skips every character that matches from here on.
             let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
             rest = &rest[at + same.map(|(c, _)| c.len_utf8()).sum::<usize>()..];
         }
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "Secret(***) Some(Secret(***))");
         assert_eq!(secret.masked_in("wrong key sk-123"), "wrong key ***");
         let long = Secret::new("sk-ant-0123456789-ü-abc");
-        let said = "half of sk-ant-0123456789-ü and sk-ant-0123456789-ü-abcdef, but not sk-ant-01";
-        assert_eq!(long.masked_in(said), "half of *** and ***def, but not sk-ant-01");
+        let text = "half of sk-ant-0123456789-ü and sk-ant-0123456789-ü-abcdef, but not sk-ant-01";
+        assert_eq!(long.masked_in(text), "half of *** and ***def, but not sk-ant-01");
         for short in ["", "x", "html", "text/"] {
             assert_eq!(Secret::new(short).masked_in("text/html as it is"), "text/html as it is");
         }

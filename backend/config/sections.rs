@@ -17,11 +17,12 @@ pub type Named<T> = BTreeMap<String, T>;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// `echo`, `script`, `script:FILE`, `openai:NAME`, `openai-responses:NAME`, `anthropic:NAME`, `gemini:NAME`, `ollama:NAME`.
+    /// `echo`, `script`, `script:FILE`, `openai:NAME`, `openai-responses:NAME`, `anthropic:NAME`, `gemini:NAME`,
+    /// `ollama:NAME`.
     pub model: String,
     /// The turns that `model = "script"` plays back.
     pub script: Option<toml::Table>,
-    /// Another address that speaks the provider's language.
+    /// Another base URL with the provider's API.
     pub base_url: Option<String>,
     /// The variable that holds the key; `<NAME>_FILE` may name a file instead.
     pub api_key_env: Option<String>,
@@ -33,14 +34,14 @@ pub struct Model {
     /// Longest silence of the provider, seconds.
     #[serde(default = "silence")]
     pub silence_s: u64,
-    /// How often a call is made again that failed before its first word.
+    /// How often a call that failed before its first output is retried.
     #[serde(default = "retries")]
     pub retries: u32,
     pub reasoning: Option<Reasoning>,
     pub temperature: Option<f64>,
     /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
-    /// What the model can take in, the answer included, tokens.
+    /// Size of the context window, including the answer, tokens.
     #[serde(default = "context_tokens")]
     pub context_tokens: u32,
 }
@@ -81,7 +82,7 @@ fn retries() -> u32 {
     2
 }
 
-/// The tools that come with the program.
+/// The built-in tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -103,9 +104,9 @@ impl ToolKind {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tool {
-    /// Which tool it is; the section's own name where that is one.
+    /// Which tool it is. Default: the section's own name, if that is a tool.
     pub kind: Option<ToolKind>,
-    /// Whether a person has to agree to every call; without it the tool decides.
+    /// Whether every call requires approval. Default: the tool decides.
     pub approval: Option<bool>,
     /// Longest time of one call, seconds.
     pub timeout_s: Option<u64>,
@@ -115,15 +116,15 @@ pub struct Tool {
     pub write: Option<bool>,
     /// `fetch`: the hosts, such as `example.org`, `*.example.org`, `*`, `example.org:8443`.
     pub allow: Option<Vec<String>>,
-    /// `fetch`: of these, the ones that may lead to private addresses.
+    /// `fetch`: those of `allow` that may resolve to private addresses.
     pub allow_private: Option<Vec<String>>,
-    /// `fetch`, `shell`: most bytes of one answer or output.
+    /// `fetch`, `shell`: most bytes of one response or output.
     pub bytes_max: Option<usize>,
-    /// What its calls share with calls of other tools; without it the folder they write into.
+    /// Which calls of other tools its calls exclude. Default: those that write to the same folder.
     pub exclusive: Option<Exclusive>,
 }
 
-/// Which calls are never made at the same time.
+/// Which calls never run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Exclusive {
@@ -156,7 +157,7 @@ pub struct Mcp {
     /// Environment variables of the program, in addition to PATH, HOME and LANG. No secrets: see `env_from`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables of the program with the server's variable each is read from.
+    /// Variables of the program, each with the server's variable it is read from.
     #[serde(default)]
     pub env_from: BTreeMap<String, String>,
     /// The address of a server that speaks streamable HTTP.
@@ -164,13 +165,13 @@ pub struct Mcp {
     /// Headers of every request, each with the server's variable that holds its value.
     #[serde(default)]
     pub headers_env: BTreeMap<String, String>,
-    /// Stands before the tools' names with an underscore. Default: the section's name; `""` for none.
+    /// Prefix of the tools' names, before an underscore. Default: the section's name; `""` for none.
     pub prefix: Option<String>,
     /// Only these of its tools, by the server's own names.
     pub tools: Option<Vec<String>>,
-    /// Whether a person has to agree to every call; without it only to calls of tools that may destroy something.
+    /// Whether every call requires approval. Default: only calls of tools that may destroy something.
     pub approval: Option<bool>,
-    /// By the server's own names of its tools, what their calls share; without it, calls of tools that may destroy
+    /// By the server's own tool names, which calls exclude each other. Default: calls of tools that may destroy
     /// something share this section.
     #[serde(default)]
     pub exclusive: BTreeMap<String, Exclusive>,
@@ -231,17 +232,17 @@ pub enum AgentKind {
     /// A model of this file with its tools.
     #[default]
     Assistant,
-    /// An endpoint that speaks AG-UI, anywhere.
+    /// An AG-UI endpoint, anywhere.
     Agui,
 }
 
-/// What follows when an endpoint's stream ends before its run does.
+/// What to do when an endpoint's stream ends before its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// The request is made again, with the messages that were complete.
+    /// Repeat the request with the messages completed so far.
     Continue,
-    /// The run fails.
+    /// Fail the run.
     Never,
 }
 
@@ -261,19 +262,19 @@ pub struct Agent {
     pub headers_env: BTreeMap<String, String>,
     /// `agui`: longest silence of the endpoint, seconds. Default: 120.
     pub silence_s: Option<u64>,
-    /// `agui`: how often a request is made again that got no event, or whose stream was cut without anything complete.
+    /// `agui`: how often a request is retried that got no event, or whose stream broke before anything was complete.
     /// Default: 5.
     pub retries: Option<u32>,
-    /// `agui`: whether a stream that was cut is continued. Default: it is.
+    /// `agui`: whether a broken stream is continued. Default: yes.
     pub retry: Option<Retry>,
     /// The system prompt.
     pub system: Option<String>,
-    /// The file that holds it.
+    /// The file that contains the system prompt.
     pub system_file: Option<PathBuf>,
-    /// Sections of `[tools]` and `[mcp]`, and `files` and `shell` also without one.
+    /// Sections of `[tools]` and `[mcp]`; `files` and `shell` need no section.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Agents that it may give work to.
+    /// Agents to which it may delegate work.
     #[serde(default)]
     pub workers: Vec<String>,
     /// Principals whose runs it executes, as supervisor and as worker. Default: all.
@@ -283,15 +284,15 @@ pub struct Agent {
     /// Most answers of the model in one run.
     #[serde(default = "steps")]
     pub max_steps: u32,
-    /// Most tool calls at work at a time.
+    /// Most concurrent tool calls.
     #[serde(default = "parallel")]
     pub parallel: usize,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
-    /// Longest time of one tool call, seconds, where the tool has none of its own.
+    /// Longest time of one tool call, seconds, unless the tool has its own limit.
     #[serde(default = "call_time")]
     pub tool_timeout_s: u64,
-    /// Longest time of a run at work (what it waits for people and workers does not count), seconds.
+    /// Longest working time of a run, seconds, without the time it waits for people and workers.
     #[serde(default = "run_time")]
     pub timeout_s: u64,
 }

@@ -78,7 +78,7 @@ pub struct Dispatch {
     wakeup: Arc<watch::Sender<()>>,
     keeper: LeaseRenewer,
     /// How long the last claim took, in microseconds.
-    looked: Arc<AtomicU64>,
+    claim_micros: Arc<AtomicU64>,
     /// Which agents this process serves, and when that was last recorded.
     served: Arc<Mutex<HashMap<Name, DateTime<Utc>>>>,
     began_at: DateTime<Utc>,
@@ -88,9 +88,9 @@ impl Dispatch {
     /// Starts the wake-ups, the renewal of leases and the sweep under `supervisor`.
     pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
         let began_at = timeline.clock().now();
-        let (wakeup, keeper, looked, served) =
+        let (wakeup, keeper, claim_micros, served) =
             (Arc::default(), LeaseRenewer::default(), Arc::default(), Arc::default());
-        let dispatch = Self { timeline, settings, wakeup, keeper, looked, served, began_at };
+        let dispatch = Self { timeline, settings, wakeup, keeper, claim_micros, served, began_at };
         let of = || (dispatch.clone(), supervisor.stop().clone());
         let (ring, keep, sweep) = (of(), of(), of());
         supervisor.keep("jobs, wake-ups", move || ring.0.clone().ring(ring.1.clone()));
@@ -130,7 +130,7 @@ impl Dispatch {
         let leases: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
         let asked_at = Instant::now();
         let jobs = self.timeline.store().jobs().claim(who, agents, &leases, self.term()).await?;
-        self.looked.store(u64::try_from(asked_at.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.claim_micros.store(u64::try_from(asked_at.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         for job in &jobs {
             let kind = if job.attempt == 1 { "first" } else { "again" };
             metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
@@ -185,7 +185,7 @@ impl Dispatch {
         Ok(done)
     }
 
-    /// As [`Dispatch::release`], for a job that nobody can begin now: it wakes nobody.
+    /// As [`Dispatch::release`], for a job that no holder can begin now: it wakes no waiter.
     pub async fn put_off(&self, lease: Uuid) -> Result<bool, store::Error> {
         self.timeline.store().jobs().release(lease).await
     }
@@ -216,16 +216,16 @@ impl Dispatch {
         LeaseTerm { now: self.timeline.clock().held(), lease_ms }
     }
 
-    /// Wakes the waiters when the status of a run may have changed, here or in another process, but leaves most of the
-    /// time to other work.
+    /// Wakes the waiters when the status of a run may have changed, here or in another process, paced by how long a
+    /// claim takes.
     async fn ring(self, stop: CancellationToken) {
         let mut run_changes = self.timeline.run_changes();
         let work = async {
             while run_changes.changed().await.is_ok() {
                 self.wake();
-                let looked = Duration::from_micros(self.looked.load(Ordering::Relaxed));
+                let took = Duration::from_micros(self.claim_micros.load(Ordering::Relaxed));
                 let (least, most) = JOB_WAKE_MS;
-                tokio::time::sleep((looked * 4).clamp(Duration::from_millis(least), Duration::from_millis(most))).await;
+                tokio::time::sleep((took * 4).clamp(Duration::from_millis(least), Duration::from_millis(most))).await;
             }
         };
         stop.run_until_cancelled(work).await;

@@ -35,7 +35,7 @@ pub enum StopReason {
 #[derive(Clone, Debug)]
 struct RenewedLease {
     run_id: RunId,
-    /// Abandoned then, unless it is renewed.
+    /// When the lease is abandoned, unless it is renewed.
     until: Instant,
     stop: CancellationToken,
     fate: Arc<OnceLock<StopReason>>,
@@ -156,9 +156,9 @@ impl Dispatch {
         };
         let watch = async {
             loop {
-                // A lease taken meanwhile is also renewed or abandoned within a third of its time.
-                let look = Instant::now() + self.settings.lease / 3;
-                let due = self.keeper.give_up(Instant::now()).map_or(look, |until| until.min(look));
+                // A lease acquired meanwhile is also checked within a third of its term.
+                let next_check = Instant::now() + self.settings.lease / 3;
+                let due = self.keeper.give_up(Instant::now()).map_or(next_check, |until| until.min(next_check));
                 tokio::time::sleep_until(due).await;
             }
         };
@@ -190,7 +190,7 @@ impl Dispatch {
                 (None, true) => {}
             }
         }
-        // After the runs that have ended, whose jobs are gone for that reason.
+        // After the ended runs: their leases are lost too, and the first reason is kept.
         for lease in lost {
             self.keeper.end(lease, StopReason::Lost);
         }

@@ -63,7 +63,7 @@ impl Dispatch {
         Ok(swept)
     }
 
-    /// Removes what only this run used, which has ended.
+    /// Removes the thread that only this run, which has ended, used.
     pub(crate) async fn forget(&self, owner: &OwnerId, run: RunId) {
         if let Err(error) = self.timeline.store().threads().delete(owner, &[own_thread(run)]).await {
             tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");

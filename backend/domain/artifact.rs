@@ -1,4 +1,4 @@
-//! Artifacts: named bytes a run made, identified by the SHA-256 of their content.
+//! Artifacts: named bytes produced by a run, identified by the SHA-256 of their content.
 //!
 //! A payload too large for an event becomes one ([`Pointer::payload`]): the event keeps a pointer and the beginning.
 
@@ -15,12 +15,12 @@ use super::{
     limits::{ARTIFACT_NAME_CHARS_MAX, MEDIA_TYPE_BYTES_MAX, PAYLOAD_BYTES_MAX, PREVIEW_BYTES_MAX},
 };
 
-/// An artifact: UUID version 7.
+/// The id of an artifact: UUID version 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct ArtifactId(Uuid);
 
 impl ArtifactId {
-    /// An id that this program made or stored.
+    /// An id that this program generated or stored.
     pub fn trusted(id: Uuid) -> Self {
         Self(id)
     }
@@ -34,7 +34,7 @@ impl FromStr for ArtifactId {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        // The same form as a run's.
+        // Same form as a run id.
         text.parse::<RunId>().map(|id| Self(id.uuid())).map_err(|_| Malformed("an artifact id is a UUID version 7"))
     }
 }
@@ -126,7 +126,7 @@ checked_text!(
         )
 );
 
-/// Characters that make a name read as another one: line and paragraph ends, and changes of direction.
+/// Characters that make a name look like another one: line and paragraph separators, and changes of direction.
 fn misleads(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -145,8 +145,8 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Whether an event's payload goes into an artifact of its own. What the server itself records has bounded parts,
-    /// and must be in the log whole; deltas are never stored.
+    /// Whether an event's payload goes into its own artifact. Events that only the server emits have bounded parts and
+    /// stay in the log as a whole; deltas are never stored.
     pub fn is_due(event_type: &EventType, payload: &Json) -> bool {
         payload.as_str().len() > PAYLOAD_BYTES_MAX && !event_type.is_ephemeral() && !event_type.is_the_servers()
     }
@@ -161,7 +161,7 @@ impl Pointer {
         self.beside(&["threadId", "runId"], input)
     }
 
-    /// The artifact that a run's input points to; `None` if the input is more than a pointer, whatever it contains.
+    /// The artifact that a run's input points to; `None` if the input has members beyond those of a pointer.
     pub fn of_input(input: &Json) -> Option<ArtifactId> {
         let members: Map<String, Value> = serde_json::from_str(input.as_str()).ok()?;
         let is_known = |name: &String| ["$artifact", "preview", "threadId", "runId"].contains(&name.as_str());
@@ -169,7 +169,7 @@ impl Pointer {
         if members.keys().all(is_known) { id.parse().ok() } else { None }
     }
 
-    /// The pointer, the beginning of `payload`, and these of its members, unless they are large.
+    /// The pointer, the beginning of `payload`, and those of `members` that have at most 1 KiB.
     fn beside(&self, members: &[&str], payload: &Json) -> Json {
         let mut kept = Map::new();
         kept.insert("$artifact".to_owned(), serde_json::to_value(self).unwrap_or_default());
@@ -187,8 +187,7 @@ impl Pointer {
     }
 }
 
-/// The members of a payload that the server acts on or shows: an interrupt's terms, a speaker, a cost, the name of a
-/// bar.
+/// The members of a payload that the server acts on or shows: an interrupt's terms, a role, a cost, the name of a span.
 fn members_read(event_type: &EventType) -> &'static [&'static str] {
     match (event_type.kind(), event_type.edge()) {
         (Some(EventKind::InterruptRequested), _) => &["expires_at", "checkpoint_id", "ns"],
@@ -200,7 +199,7 @@ fn members_read(event_type: &EventType) -> &'static [&'static str] {
     }
 }
 
-/// The first 2 KiB of a text, or slightly less: no character is cut.
+/// The first 2 KiB of a text, or slightly less: cut at a character boundary.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(PREVIEW_BYTES_MAX)]
 }

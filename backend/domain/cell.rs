@@ -1,4 +1,4 @@
-//! A value of Postgres, from the text that psql shows, as JSON or in a line of CSV.
+//! Postgres values, converted from psql's text form to JSON or CSV.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub fn json(out: &mut String, kind: &str, text: Option<&str>) {
     match kind {
         "BOOL" => out.push_str(if text.starts_with('t') { "true" } else { "false" }),
         "INT2" | "INT4" | "INT8" | "OID" | "FLOAT4" | "FLOAT8" | "NUMERIC" if is_finite(text) => out.push_str(text),
-        // In JSON a line end is only between tokens, and an object must be one line.
+        // In JSON text, line breaks occur only between tokens; the output object must be one line.
         "JSON" | "JSONB" => out.extend(text.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c })),
         // The only array type whose elements are not separated by commas.
         "BOX[]" => out.push_str(&Value::from(text).to_string()),
@@ -19,11 +19,11 @@ pub fn json(out: &mut String, kind: &str, text: Option<&str>) {
     }
 }
 
-/// Beginnings of what a spreadsheet takes for a formula (OWASP, CSV Injection), the wide forms among them.
+/// First characters of a spreadsheet formula (OWASP, CSV Injection), full-width forms included.
 const FORMULAS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// Appends a line of RFC 4180: a field with a comma, a quote or a line break is quoted, and a quote is doubled. Null is
-/// empty. A text that a spreadsheet would calculate gets an apostrophe before it.
+/// empty. A field that a spreadsheet would evaluate is prefixed with an apostrophe, except numbers.
 pub fn csv_line<'a>(out: &mut String, cells: impl Iterator<Item = Option<&'a str>>) {
     for (index, cell) in cells.enumerate() {
         if index > 0 {
@@ -49,7 +49,7 @@ fn is_finite(text: &str) -> bool {
     !matches!(text, "NaN" | "Infinity" | "-Infinity")
 }
 
-/// `{a,"b c",NULL,{…}}` as `["a","b c",null,[…]]`; `None` if it is something else, such as one with explicit bounds.
+/// `{a,"b c",NULL,{…}}` as `["a","b c",null,[…]]`; `None` for other forms, such as one with explicit bounds.
 fn array(kind: &str, text: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -79,7 +79,7 @@ fn array(kind: &str, text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The quoted element at the start of a text, and its length there.
+/// The quoted element at the start of a text, unescaped, and its length in the text.
 fn quoted(text: &str) -> Option<(String, usize)> {
     let mut element = String::new();
     let mut escaped = false;

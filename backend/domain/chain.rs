@@ -1,5 +1,5 @@
-//! The chain of a run's events: each event has a link, a SHA-256 over the link before it and everything that the event
-//! says. So the last link of a run, its *head*, states the whole log up to there.
+//! The chain of a run's events: each event has a link, a SHA-256 over the previous link and the whole event. So the
+//! last link of a run, its *head*, commits to the whole log up to there.
 //!
 //! ```text
 //! content = SHA-256(0x01 · type · role · agent · span_id · parent_span_id · event_id · at · payload)
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! A text is its length in bytes (4 bytes, big-endian) and its UTF-8, an absent one is `ff ff ff ff`; `at` is
-//! microseconds since the Unix epoch and `seq` a number, 8 bytes each, big-endian; `run_id` is its 16 bytes. Before the
-//! first event the link is 32 zero bytes. Every input is unambiguous: its parts have a fixed width or state it.
+//! microseconds since the Unix epoch and `seq` a number, 8 bytes each, big-endian; `run_id` is its 16 bytes. The link
+//! before the first event is 32 zero bytes. The encoding is unambiguous: each part has a fixed width or states it.
 //!
-//! The content does not depend on the number that the event gets, so whoever knows the link before can add it
-//! ([`store.links` in `migrations/0031_chain.sql`](crate::store)). Neither names the owner or a place in the database:
+//! The content does not depend on the event's number, so the link can be added wherever the previous link is known
+//! ([`store.links` in `migrations/0031_chain.sql`](crate::store)). Neither covers the owner or a place in the database:
 //! a copy of a log has the same head. [`Walk`] follows a stored chain, [`seal`] does the same for the heads of many
 //! runs.
 
@@ -28,9 +28,9 @@ use super::{
 
 pub mod seal;
 
-/// What precedes the first link of a run.
+/// The link before the first event of a run.
 const NOTHING: [u8; 32] = [0; 32];
-/// The length of an absent text.
+/// The length field of an absent text.
 const ABSENT: [u8; 4] = [0xff; 4];
 
 /// What an event adds to the chain of its run.
@@ -50,7 +50,7 @@ fn done(hash: Sha256) -> Hash {
     Hash::new(hash.finalize().into())
 }
 
-/// The hash of what an event says, wherever in a log it is.
+/// The hash of an event's content, independent of its place in a log.
 pub fn content(event: &Recorded) -> Hash {
     let mut hash = Sha256::new_with_prefix([1]);
     add_text(&mut hash, Some(event.event_type.as_str()));
@@ -74,7 +74,7 @@ pub fn link(before: Option<Hash>, run: RunId, seq: Seq, content: Hash) -> Hash {
     done(hash)
 }
 
-/// What an event adds after this link.
+/// The content hash and link of an event that follows `before`.
 pub fn chained(before: Option<Hash>, run: RunId, seq: Seq, event: &Recorded) -> Chained {
     let content = content(event);
     Chained { content, link: link(before, run, seq, content) }
@@ -107,7 +107,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// For people.
+    /// A description for people.
     pub fn detail(self) -> &'static str {
         match self {
             Self::Removed => "the event is missing",
@@ -124,7 +124,7 @@ impl FaultKind {
     }
 }
 
-/// A kind and the event where it shows.
+/// A fault and the event where it was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub seq: Seq,
@@ -136,7 +136,7 @@ pub struct Fault {
 pub struct Stored {
     pub event: Recorded,
     pub link: Option<Hash>,
-    /// Whether it came to the log when events already got links.
+    /// Whether it was stored at a time when events already got links.
     pub is_chained: bool,
 }
 
@@ -151,7 +151,7 @@ pub struct Head {
 
 /// Follows the chain of one run, event by event, in the order of their seqs.
 ///
-/// It goes on after a fault: from the link that is stored, so that each event is judged by itself.
+/// After a fault it continues from the stored link, so that each event is judged independently.
 #[derive(Clone, Debug)]
 pub struct Walk {
     run: RunId,
@@ -167,7 +167,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// From the first event on.
+    /// Starts at the first event.
     pub fn new(run: RunId) -> Self {
         Self {
             run,
@@ -180,7 +180,7 @@ impl Walk {
         }
     }
 
-    /// From the event after `last` on, which has this link and is taken as it is stored.
+    /// Starts at the event after `last`; the link of `last` is trusted as stored.
     pub fn after(run: RunId, last: Seq, link: Option<Hash>) -> Self {
         Self { checked_to: last, link, covered_from: link.map(|_| last), ..Self::new(run) }
     }
@@ -228,7 +228,7 @@ impl Walk {
         &self.faults
     }
 
-    /// Compares what was seen of a whole log with what the run records.
+    /// Compares a completed walk with what the run records.
     pub fn finish(&mut self, head: &Head) {
         if head.last_seq > self.checked_to {
             self.fault(self.checked_to.next(), FaultKind::Removed);
@@ -242,7 +242,7 @@ impl Walk {
         }
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds a fault that was found elsewhere.
     pub fn note(&mut self, fault: Fault) {
         self.fault(fault.seq, fault.kind);
     }

@@ -1,7 +1,7 @@
-//! A state of a thread, kept as opaque as it came.
+//! Checkpoints: a thread's state, stored as opaque values.
 //!
-//! A framework's serialiser gives every value a type name and bytes, not interpreted here. Only their relations are
-//! known: which checkpoint follows which, which version of a channel's value belongs to it, what its tasks wrote.
+//! A framework's serialiser gives every value a type name and bytes, which are not interpreted here. Only their
+//! relations are known: the parent of a checkpoint, the version of each channel's value, the writes of its tasks.
 
 use std::{collections::HashSet, fmt, marker::PhantomData};
 
@@ -44,7 +44,7 @@ checked_text!(
     |text| !text.is_empty() && is_line(text, CHECKPOINT_ID_BYTES_MAX)
 );
 checked_text!(
-    /// Where in its graph a task is; pending writes are in its order.
+    /// The place of a task in its graph; orders pending writes.
     TaskPath,
     "a task path is at most 1024 bytes without control characters",
     |text| is_line(text, NAMESPACE_BYTES_MAX)
@@ -56,7 +56,7 @@ checked_text!(
     |text| !text.is_empty() && is_line(text, CHANNEL_BYTES_MAX)
 );
 checked_text!(
-    /// The run that a checkpoint names as its maker; a framework's run need not be one of this server.
+    /// The run that created a checkpoint; a framework's run need not exist on this server.
     MadeBy,
     "a run id of a checkpoint is 1 to 128 bytes without control characters",
     |text| !text.is_empty() && is_line(text, CHECKPOINT_ID_BYTES_MAX)
@@ -84,13 +84,13 @@ fn is_line(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max && !text.chars().any(char::is_control)
 }
 
-/// Bytes that travel as base64 (RFC 4648, section 4, padded).
+/// Bytes, serialised as base64 (RFC 4648, section 4, padded).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes64(pub Vec<u8>);
 
 impl Serialize for Bytes64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Written while it is encoded, so that a large value is not in memory a third time.
+        // Encoded while it is written, so that a large value is not in memory a third time.
         serializer.collect_str(&Base64Display::new(&self.0, &STANDARD))
     }
 }
@@ -115,7 +115,7 @@ pub struct Value {
     pub b: Bytes64,
 }
 
-/// The version of a channel's value: a string or a number. 3 and `"3"` are two versions, and so are 1 and 1.0.
+/// The version of a channel's value: a string or a number. 3 and `"3"` are different versions, and so are 1 and 1.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(Box<str>);
 
@@ -141,14 +141,14 @@ impl<'de> Deserialize<'de> for Version {
             return Ok(Self(Box::from(raw.get())));
         }
         match serde_json::from_str::<String>(raw.get()) {
-            // Encoded again, so that one string is one version however its escapes were written.
+            // Encoded again, so that a string is the same version with any escapes.
             Ok(text) if is_line(&text, VERSION_BYTES_MAX) => Ok(Self(Json::of(&text).as_str().into())),
             _ => Err(de::Error::custom("a version is a number or a string of at most 128 bytes")),
         }
     }
 }
 
-/// One value for each channel, in the order they came. A channel named twice is refused.
+/// One value per channel, in the order received. Duplicate channels are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channels<T>(pub Vec<(Channel, T)>);
 
@@ -253,7 +253,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// About how many bytes its values take.
+    /// Approximate size of its values in bytes.
     pub fn bytes(&self) -> usize {
         let blobs: usize = self.blobs.0.iter().map(|(_, blob)| blob.b.0.len()).sum();
         let writes: usize = self.writes.iter().map(|write| write.b.0.len()).sum();

@@ -1,8 +1,8 @@
 //! [`RunContext`]: the identity of a run, passed explicitly to everything that acts for it.
 //!
-//! It is plain data on purpose. A context that carried a pool, a client or a channel would let distant code do I/O that
-//! no signature shows; a context in a task-local would be lost at the first `spawn`. Both are impossible here: the
-//! fields implement the sealed [`Snapshot`] trait, which only values have, and the lint bans task-locals.
+//! It is plain data on purpose. A context with a pool, a client or a channel would let distant code do I/O that no
+//! signature shows; a context in a task-local would be lost at the first `spawn`. Both are impossible here: the fields
+//! implement the sealed [`Snapshot`] trait, which only values have, and the lint bans task-locals.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// All of them, as a filter of lists.
+    /// All roles, as a filter of lists.
     pub fn any() -> String {
         Self::ALL.map(Self::as_str).join(",")
     }
@@ -75,11 +75,10 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// The environment variables of a program that works for the run. Libraries of W3C trace context read
-    /// `TRACEPARENT`.
+    /// The environment variables of a program that works for the run. W3C trace context libraries read `TRACEPARENT`.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let origin = self.origin.as_ref();
-        let told = [
+        let variables = [
             ("RUNREEL_RUN_ID", Some(self.run_id.to_string())),
             ("RUNREEL_AGENT", self.agent.as_ref().map(Name::to_string)),
             ("RUNREEL_THREAD_ID", self.thread_id.as_ref().map(ThreadId::to_string)),
@@ -90,7 +89,7 @@ impl RunContext {
             ("RUNREEL_TRACE_ID", self.trace_id.clone()),
             ("TRACEPARENT", self.trace_id.as_deref().map(trace::parent_of)),
         ];
-        told.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }
 
@@ -108,7 +107,7 @@ snapshots!(RunId, OwnerId, Name, ThreadId, Role, Origin, String);
 impl<T: Snapshot> sealed::Sealed for Option<T> {}
 impl<T: Snapshot> Snapshot for Option<T> {}
 
-/// The proof that every field is plain data: it names each one, so a new field that is not does not compile.
+/// Compile-time proof that every field is plain data: each is named, so a new field that is not fails to compile.
 const _: fn(RunContext) = |context| {
     fn plain<T: Snapshot + Serialize>(_: &T) {}
     let RunContext {

@@ -1,4 +1,4 @@
-//! A reader's position: in one run a [`RunCursor`], in a feed of many runs a [`FeedCursor`].
+//! A reader's position: a [`RunCursor`] in one run, a [`FeedCursor`] in a feed of many runs.
 //!
 //! A feed has one strictly increasing position per writer lane, assigned in commit order under the lane's row lock. A
 //! reader's position is therefore a small vector, lane → position. On the wire it is opaque and starts with `p`.
@@ -12,7 +12,7 @@ use super::{
     id::{Malformed, Seq},
 };
 
-/// Most lanes a database may have; a feed cursor holds one number for each.
+/// Most lanes of a database; a feed cursor has one number for each.
 pub const LANES_MAX: usize = 16;
 
 /// The last event of a run that a reader has seen.
@@ -39,7 +39,7 @@ impl FromStr for RunCursor {
     }
 }
 
-/// How far a feed's reader has come in each lane.
+/// A feed reader's position in each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FeedCursor {
     positions: Vec<i64>,
@@ -55,7 +55,7 @@ impl FeedCursor {
         Self { positions, history: Tag::FIRST }
     }
 
-    /// The same position in this history.
+    /// The same position, with this history.
     #[must_use]
     pub fn of_history(self, history: Tag) -> Self {
         Self { history, ..self }
@@ -86,7 +86,7 @@ impl FeedCursor {
         self.positions[lane] = position;
     }
 
-    /// Whether this cursor claims to have seen more than there is.
+    /// Whether this cursor is beyond the end of the log in any lane.
     pub fn is_ahead_of(&self, tail: &Self) -> bool {
         self.lanes().any(|(lane, position)| position > tail.at(lane))
     }

@@ -1,7 +1,7 @@
-//! Events: what a producer sends ([`NewEvent`]) and what the log holds ([`Recorded`]).
+//! Events, as a producer sends them ([`NewEvent`]) and as the log holds them ([`Recorded`]).
 //!
 //! [`Recorded::envelope`] is the only encoder. The page endpoint, live streams, replays and readers after a crash all
-//! get the same bytes, because they are computed from nothing but the stored columns.
+//! get the same bytes, because these depend on the stored columns only.
 
 mod kind;
 
@@ -29,11 +29,11 @@ checked_text!(
         })
 );
 
-/// A reserved family that has no events: what streams say about themselves.
+/// A reserved family without events: control frames of streams.
 const STREAM: &str = "stream";
 
 impl EventType {
-    /// What it is about, if it has a meaning here.
+    /// Its kind, if it has a meaning here.
     pub fn kind(&self) -> Option<EventKind> {
         EventKind::parse(self.as_str())
     }
@@ -47,13 +47,13 @@ impl EventType {
         self.as_str().split('.').next().unwrap_or_default()
     }
 
-    /// The family as a metric label: a closed set, so that producers cannot grow it.
+    /// The family as a metric label, from a closed set so that producers cannot add labels.
     pub fn family_label(&self) -> &'static str {
         let mut reserved = EventKind::ALL.iter().map(|kind| kind.family()).chain([STREAM]);
         reserved.find(|family| *family == self.family()).unwrap_or("other")
     }
 
-    /// Whether it begins or ends the span that it names, by its second and last word, whatever its family.
+    /// Whether it starts or ends its span, by the second of exactly two words, in any family.
     pub fn edge(&self) -> Option<Edge> {
         match self.as_str().split_once('.')?.1 {
             "started" | "spawned" => Some(Edge::Start),
@@ -93,7 +93,7 @@ impl From<EventKind> for EventType {
     }
 }
 
-/// Where in a span an event is.
+/// The start or end of a span that an event marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     Start,
@@ -109,7 +109,7 @@ pub struct NewEvent {
     pub span_id: Option<SpanId>,
     pub parent_span_id: Option<SpanId>,
     pub event_id: Option<EventId>,
-    /// When it happened, if the producer knows better than the server's clock.
+    /// When it happened, if the producer knows; otherwise the server's clock is used.
     pub at: Option<DateTime<Utc>>,
 }
 
@@ -134,7 +134,7 @@ impl NewEvent {
         Self { event_id: Some(event_id), ..self }
     }
 
-    /// The text of a `.delta`, which must have one and name its span.
+    /// The text of a `.delta`, which must also name its span.
     pub fn delta_text(&self) -> Result<String, Malformed> {
         if self.span_id.is_none() {
             return Err(Malformed("a delta needs the span_id of the message, reasoning or tool call it belongs to"));
@@ -206,7 +206,7 @@ impl Recorded {
         }
     }
 
-    /// The members of the envelope from `span_id` on, and its end.
+    /// The members of the envelope from `span_id` on, and the closing brace.
     pub(super) fn push_tail(&self, out: &mut String) {
         for (name, value) in [
             ("span_id", self.span_id.as_ref().map(SpanId::as_str)),
@@ -243,7 +243,7 @@ fn push_quoted(out: &mut String, text: &str) {
     }
 }
 
-/// Which types a reader asked for: exact words or `family.*`.
+/// The types a reader asked for: exact types or `family.*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeFilter(Vec<String>);
 

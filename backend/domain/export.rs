@@ -1,17 +1,17 @@
-//! Exports: the log as lines, one item a line, so that they can be read anywhere and not be changed unnoticed.
+//! Exports: the log as lines of one item each, readable anywhere and protected against unnoticed changes.
 //!
 //! ```text
 //! {"runreel_export":1}
-//! {"run":{…}}      what the log does not hold of a run; the rest of its creation is its first event
+//! {"run":{…}}      a run's fields that are not in the log; the rest of its creation is its first event
 //! {"event":{…}}    its events as they are in the log, in the order of their seqs
-//! {"end":{…}}      where the log ended, and the hash of the chain of these lines
-//! {"total":{…}}    how many there are, and the hash of the chain of all ends
+//! {"end":{…}}      the run's last seq and status, and the hash of the chain of these lines
+//! {"total":{…}}    the number of runs and events, and the hash of the chain of all ends
 //! ```
 //!
-//! A line is accepted only if it is byte for byte what this program would have written: each item has one form, so what
-//! was imported can be exported again as the same bytes. No line names an owner: a run belongs to the principal that
-//! imports it. [`RunWriter`] writes the lines of a run, [`verify::Verifier`] reads a whole file and [`skim::Skim`]
-//! reads it again, [`Piece`] a part of a run.
+//! A line is accepted only if it is byte for byte what this program would have written: each item has one form, so an
+//! imported log is exported again as the same bytes. No line names an owner: a run belongs to the principal that
+//! imports it. [`RunWriter`] writes the lines of a run, [`verify::Verifier`] reads a whole file, [`skim::Skim`] reads
+//! it again, and [`Piece`] is a part of a run.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -42,7 +42,7 @@ pub mod verify;
 /// The version of the format that this program writes and reads.
 pub const VERSION: u32 = 1;
 
-/// What is wrong with a line, as a message for the person who has the file.
+/// What is wrong with a line, as a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LineError(pub Cow<'static, str>);
@@ -57,7 +57,7 @@ impl LineError {
     }
 }
 
-/// What the log does not hold of a run.
+/// The fields of a run that are not in its log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
@@ -97,13 +97,13 @@ pub struct End {
     pub run_id: RunId,
     pub last_seq: Seq,
     pub status: Status,
-    /// The link of its last event ([`super::chain`]), which states the whole log; files of earlier builds have none.
+    /// The link of its last event ([`super::chain`]), which covers the whole log; absent in files of earlier builds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Hash>,
     pub sha256: Hash,
 }
 
-/// What a whole file holds.
+/// The totals of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Total {
@@ -113,7 +113,7 @@ pub struct Total {
 }
 
 /// A hash over lines, each bound to all before it: SHA-256 of the first line, then of the hash so far (its 32 bytes)
-/// and the next line. Line ends do not count.
+/// and the next line. Line breaks are excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain([u8; 32]);
 
@@ -165,15 +165,15 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins with the run's own line.
+    /// Starts a run; also returns its first line.
     pub fn begin(subject: &Subject) -> (Self, String) {
         let line = named("run", subject);
         let (run_id, chain) = (subject.run_id, Chain::of(&line));
-        let telling = Self { run_id, last_seq: Seq::ZERO, status: Status::Queued, head: None, chain };
-        (telling, line)
+        let writer = Self { run_id, last_seq: Seq::ZERO, status: Status::Queued, head: None, chain };
+        (writer, line)
     }
 
-    /// The line of the run's next event; `None` if it is not the next.
+    /// The line of the run's next event; `None` if its seq is not the next.
     pub fn event(&mut self, event: &Recorded) -> Option<String> {
         if event.seq != Some(self.last_seq.next()) {
             return None;
@@ -236,7 +236,7 @@ fn check_letter(line: &str, ours: &str) -> Result<(), LineError> {
 }
 
 fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, LineError> {
-    // The role of routers was added later; earlier events of their runs keep the role they have.
+    // The role of routers was added later; earlier events of their runs keep the role `agent`.
     let is_older = subject.role == Role::Router && members.role == Role::Agent;
     if members.role != subject.role && !is_older || members.agent != subject.agent {
         return Err(LineError::say("the role or agent of the event differs from its run's"));
@@ -259,7 +259,7 @@ fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<s
     check_letter(line, &event_line(&event)).map(|()| event)
 }
 
-/// The rules that every event of a log follows by itself.
+/// Checks the rules that apply to each event on its own.
 fn check_event(event: &Recorded) -> Result<(), LineError> {
     let (kind, bytes) = (&event.event_type, event.payload.as_str().len());
     if kind.is_ephemeral() {
@@ -303,29 +303,29 @@ struct Creation {
     ttl_s: Option<i64>,
 }
 
-/// What a client specified when it created the run, from the run's first event. The run does not become a job.
+/// The run's specification, read from its first event. The run does not become a job.
 fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, LineError> {
     let read = serde_json::from_str(created.payload.as_str());
-    let said: Creation = read.map_err(|error| LineError::tell(format!("the payload of run.created: {error}")))?;
-    if said.parent_run_id == Some(subject.run_id)
-        || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
+    let payload: Creation = read.map_err(|error| LineError::tell(format!("the payload of run.created: {error}")))?;
+    if payload.parent_run_id == Some(subject.run_id)
+        || payload.parent_run_id.is_none() != (payload.root_run_id == subject.run_id)
     {
         return Err(LineError::say("a run must be its own root if and only if it has no parent"));
     }
-    let Creation { title, input, metadata, tags, lease_ms, external_id, ttl_s, .. } = said;
+    let Creation { title, input, metadata, tags, lease_ms, external_id, ttl_s, .. } = payload;
     let fields = RunFields { title, input, metadata, tags, lease_ms, external_id, ttl_s };
-    // The input is bounded with the payload that it is a part of.
+    // The input is bounded by the payload that contains it.
     fields
         .check(OWN_PAYLOAD_BYTES_MAX)
         .map_err(|fault| LineError::tell(format!("the payload of run.created: {}", fault.rule)))?;
     Ok(Spec {
         context: RunContext {
             run_id: subject.run_id,
-            root_run_id: said.root_run_id,
-            parent_run_id: said.parent_run_id,
+            root_run_id: payload.root_run_id,
+            parent_run_id: payload.parent_run_id,
             owner_id: owner.clone(),
-            thread_id: said.thread_id,
-            session_id: said.session_id,
+            thread_id: payload.thread_id,
+            session_id: payload.session_id,
             role: subject.role,
             agent: subject.agent.clone(),
             origin: subject.origin.clone(),
@@ -340,14 +340,14 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub subject: Subject,
-    /// What the run is, if its first event is included.
+    /// The run's specification, if its first event is included.
     pub spec: Option<Spec>,
     /// At least one.
     pub events: Vec<Recorded>,
 }
 
 impl Piece {
-    /// Reads a part of a run that is to be `owner`'s; an error comes with the number of its line.
+    /// Reads a part of a run that will belong to `owner`. An error has the number of its line.
     pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, LineError)> {
         let mut lines = text.split_terminator('\n').zip(1..);
         let first = lines.next().ok_or((1, LineError::say("the body has no lines")))?.0;

@@ -1,4 +1,4 @@
-//! What went wrong, as a producer told it: every form that the contract allows, read in one way.
+//! Errors reported by producers: every form that the contract allows is read into one type.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde_json::Value;
 
 use super::limits::ERRORS_READ_MAX;
 
-/// An error. What it does not say is empty.
+/// An error; unknown parts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// Its `type`: `KeyError`, `httpx.HTTPStatusError`.
     pub kind: String,
     pub message: String,
     pub code: String,
-    /// Where it happened: lines, as its language prints them.
+    /// The stack trace, as lines in the format of its language.
     pub stack: String,
-    /// Its `cause`, then the `errors` that it is a group of.
+    /// Its `cause`, then the `errors` that it groups.
     pub causes: Vec<Failure>,
 }
 
 impl Failure {
-    /// An error: a text, an object, or anything else, which is its own message. `None` if it says nothing.
+    /// Reads an error: a string, an object, or any other value as its own message. `None` if it is empty.
     pub fn read(error: &Value) -> Option<Self> {
         read(error, &mut { ERRORS_READ_MAX })
     }
 
-    /// The error of a `….failed`: the payload's member `error`, else what the payload itself says.
+    /// The error of a `….failed` event: the payload's member `error`, else the payload's own members.
     pub fn of_event(payload: &Value) -> Option<Self> {
         match &payload["error"] {
             Value::Null => members(payload, &mut { ERRORS_READ_MAX }),
@@ -36,7 +36,7 @@ impl Failure {
     /// Several lines: the error with its stack, then each of its causes.
     pub fn block(&self) -> String {
         let mut out = self.to_string();
-        // Some begin with the error itself.
+        // Some stacks begin with the error itself.
         let stack = self.stack.strip_prefix(out.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('\n'));
         for line in stack.unwrap_or(&self.stack).trim_start_matches('\n').lines() {
             out.push_str("\n  ");
@@ -50,12 +50,12 @@ impl Failure {
     }
 }
 
-/// `type: message`, or the one of them that there is, else the code.
+/// `type: message`, or whichever is present, else the code.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind.as_str(), self.message.as_str()) {
             ("", "") => f.write_str(&self.code),
-            ("", told) | (told, "") => f.write_str(told),
+            ("", text) | (text, "") => f.write_str(text),
             (kind, message) => write!(f, "{kind}: {message}"),
         }
     }
@@ -71,7 +71,7 @@ fn read(error: &Value, left: &mut usize) -> Option<Failure> {
     if let Some(failure) = members(error, left) {
         return Some(failure);
     }
-    // A payload as a whole, or an answer that holds an error.
+    // A whole payload, or a response that wraps an error.
     if let Some(inner) = error.get("error") {
         return read(inner, left);
     }
@@ -79,11 +79,11 @@ fn read(error: &Value, left: &mut usize) -> Option<Failure> {
     (!is_empty).then(|| Failure { message, ..Failure::default() })
 }
 
-/// What the members of an object say; `None` if none of them says what went wrong.
+/// Reads an error from the members of an object; `None` if none of them describes it.
 fn members(error: &Value, left: &mut usize) -> Option<Failure> {
     let text = |name: &str| error[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
-    // A large payload is in an artifact; the event keeps the beginning of it.
+    // A large payload is in an artifact; the event keeps its beginning.
     let preview = error["$artifact"].is_object().then(|| text("preview")).flatten();
     let message = preview.or_else(|| ["message", "detail", "text", "reason"].into_iter().find_map(text));
     let mut failure = Failure {
@@ -97,8 +97,8 @@ fn members(error: &Value, left: &mut usize) -> Option<Failure> {
         return None;
     }
     let group = error["errors"].as_array().into_iter().flatten();
-    let told = [&error["cause"]].into_iter().chain(group).filter(|cause| !cause.is_null());
-    failure.causes = told.take(*left).filter_map(|cause| read(cause, left)).collect();
+    let causes = [&error["cause"]].into_iter().chain(group).filter(|cause| !cause.is_null());
+    failure.causes = causes.take(*left).filter_map(|cause| read(cause, left)).collect();
     Some(failure)
 }
 
@@ -169,11 +169,11 @@ mod tests {
             block,
             "ReportError: no report\n    File \"a.py\", line 3\ncaused by KeyError: 'id'\n  at b\ncaused by first\ncaused by second"
         );
-        for (stack, told) in
+        for (stack, expected) in
             [("E: no", "E: no"), ("E: no\n  at b", "E: no\n    at b"), ("E: not\n  at b", "E: no\n  E: not\n    at b")]
         {
             let error = json!({"type": "E", "message": "no", "stack": stack});
-            assert_eq!(Failure::read(&error).unwrap().block(), told);
+            assert_eq!(Failure::read(&error).unwrap().block(), expected);
         }
     }
 

@@ -1,8 +1,8 @@
-//! Which history of the log an event belongs to.
+//! Histories of the log.
 //!
-//! A database can be set back: restored from a backup, or replaced by a replica that was behind. Readers have then seen
-//! events that no longer exist, and their numbers are assigned again. From then on the log is another history, and its
-//! cursors carry its tag, so that a position in what was lost is never taken for one in what followed.
+//! A database can be set back: restored from a backup, or replaced by a lagging replica. Readers have then seen events
+//! that no longer exist, and their numbers are assigned again. From then on the log is a new history, and its cursors
+//! carry its tag, so that a position in the lost part is never mistaken for one in the new history.
 //!
 //! The first history has no tag, and most logs never have another.
 
@@ -40,7 +40,7 @@ impl Tag {
     }
 }
 
-/// With the dot that separates it from the rest of a cursor; nothing for the first history.
+/// With the dot that separates it from the rest of a cursor; empty for the first history.
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_first() { Ok(()) } else { write!(f, ".{:08x}", self.0) }
@@ -60,13 +60,13 @@ impl FromStr for Tag {
     }
 }
 
-/// Where a history begins: everything its lanes held up to here is shared with the earlier ones.
+/// Where a history begins: everything in the lanes up to here is shared with the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     pub tag: Tag,
-    /// Per lane, the last position that both have.
+    /// The last shared position of each lane.
     pub cut: Vec<i64>,
-    /// The database was set back to before this history and holds none of its events.
+    /// The database was set back to before this history and has none of its events.
     #[serde(default)]
     pub is_lost: bool,
 }
@@ -90,7 +90,7 @@ impl Histories {
         &self.0
     }
 
-    /// The history that is being written.
+    /// The history being written.
     pub fn current(&self) -> Tag {
         self.0.last().map_or(Tag::FIRST, |fork| fork.tag)
     }
@@ -99,13 +99,13 @@ impl Histories {
         tag.is_first() || self.0.iter().any(|fork| fork.tag == tag)
     }
 
-    /// The history in which the event that is now at a position was written.
+    /// The history in which the event now at this position was written.
     pub fn of_position(&self, lane: u8, position: i64) -> Tag {
         let written = |fork: &&Fork| !fork.is_lost && fork.at(lane) < position;
         self.0.iter().rev().find(written).map_or(Tag::FIRST, |fork| fork.tag)
     }
 
-    /// Whether what a feed's cursor claims to have seen is still part of the log.
+    /// Whether everything that a feed's cursor has passed is still in the log.
     pub fn admits(&self, cursor: &FeedCursor) -> bool {
         let later = match self.0.iter().position(|fork| fork.tag == cursor.history()) {
             // What a lost history does not share with earlier ones no longer exists.
@@ -116,8 +116,8 @@ impl Histories {
         later.iter().all(|fork| cursor.lanes().all(|(lane, position)| position <= fork.at(lane)))
     }
 
-    /// The histories of `others` that are missing here: a database that was set back has lost them. They are ordered
-    /// before all that are here, since those were written, or restored, after the others were lost.
+    /// The histories of `others` that are missing here, because the database was set back. They are ordered before all
+    /// that are here, which were written, or restored, after the others were lost.
     pub fn lost_of(&self, others: &Self) -> Vec<Fork> {
         let missing = others.0.iter().filter(|fork| !self.contains(fork.tag));
         missing.map(|fork| Fork { is_lost: true, ..fork.clone() }).collect()

@@ -15,7 +15,7 @@ use super::limits::{
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// A run: UUID version 7 (RFC 9562), so ids sort by the time the run was created.
+/// The id of a run: UUID version 7 (RFC 9562), so ids sort by creation time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct RunId(Uuid);
 
@@ -29,22 +29,22 @@ impl RunId {
         self.0
     }
 
-    /// Milliseconds since the Unix epoch that the id carries.
+    /// The time in the id, milliseconds since the Unix epoch.
     pub fn unix_ms(self) -> i64 {
         (self.0.as_u128() >> 80) as i64
     }
 
-    /// Whether a client may choose this id: only one near the present, so that ids keep sorting by time.
+    /// Whether a client may choose this id: its time must be near the present, so that ids keep sorting by time.
     pub fn is_of_today(self, now_unix_ms: i64) -> bool {
         (self.unix_ms() - now_unix_ms).abs() <= RUN_ID_SKEW_MS_MAX
     }
 
-    /// An id that is unique in this run, made unique in every conversation: what clients know a call by.
+    /// Turns an id that is unique in this run into one that is unique across runs, as clients know calls.
     pub fn scoped(self, id: &str) -> String {
         format!("{self}/{id}")
     }
 
-    /// Whether an import may bring this id: it may be old, but its time must be plausible.
+    /// Whether an import may contain this id: it may be old, but its time must be plausible.
     pub fn is_importable(self, now_unix_ms: i64) -> bool {
         (now_unix_ms - IMPORT_AGE_MS_MAX..=now_unix_ms + RUN_ID_SKEW_MS_MAX).contains(&self.unix_ms())
     }
@@ -99,7 +99,7 @@ impl Seq {
         Self(self.0 + events as i64)
     }
 
-    /// The seq this many numbers away.
+    /// The seq `by` numbers away, at least 0.
     #[must_use]
     pub fn moved(self, by: i64) -> Self {
         Self((self.0 + by).max(0))
@@ -160,7 +160,7 @@ macro_rules! checked_text {
 pub(crate) use checked_text;
 
 checked_text!(
-    /// An agent, channel, runner or tag.
+    /// The name of an agent, channel, runner, session or tag.
     Name,
     "a name is 1 to 128 characters of any script; spaces only between them, no other blank or invisible characters",
     is_name
@@ -173,7 +173,7 @@ checked_text!(
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b))
 );
 checked_text!(
-    /// A run's id in its client's own system. An owner has at most one run with it.
+    /// A run's id in its client's system, unique per owner.
     ExternalId,
     "an external id is 1 to 255 characters without control characters, and not . or .., which no address can carry",
     |text| is_key(text, EXTERNAL_ID_CHARS_MAX) && !matches!(text, "." | "..")
@@ -185,7 +185,7 @@ checked_text!(
     |text| is_key(text, KEY_CHARS_MAX)
 );
 checked_text!(
-    /// The producer's own id of an event; the same one twice in a run is one event.
+    /// A producer's id of an event; a repeated id in a run is the same event.
     EventId,
     "an event id is 1 to 128 characters without control characters",
     |text| is_key(text, KEY_CHARS_MAX)
@@ -197,7 +197,7 @@ checked_text!(
     |text| text.chars().count() <= TITLE_CHARS_MAX && !text.chars().any(char::is_control)
 );
 
-/// A name can be read and typed again: what cannot be seen, or moves what is beside it, does not distinguish two names.
+/// A name can be read and typed again: invisible characters, and ones that reorder text, are refused.
 fn is_name(text: &str) -> bool {
     let fits = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace() || is_invisible(c));
     text.len() <= NAME_CHARS_MAX * 4
@@ -206,8 +206,8 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(fits)
 }
 
-/// Characters that take no room and that no script needs: zero-width space, word joiner, marks and overrides of the
-/// direction, byte order mark. The joiners of Persian, Hindi and emoji are not among them.
+/// Invisible characters that no script needs: zero-width space, word joiner, direction marks and overrides, byte order
+/// mark. The joiners of Persian, Hindi and emoji are not among them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}')

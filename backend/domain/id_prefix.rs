@@ -1,4 +1,4 @@
-//! The beginning of a run's id, as a person types it.
+//! A prefix of a run id, as a person types it.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::{id::Malformed, limits::RUN_ID_DIGITS_MIN};
 /// Hexadecimal digits in a UUID.
 const DIGITS: usize = 32;
 
-/// The first 4 to 32 hexadecimal digits of a run's id, with or without its hyphens.
+/// The first 4 to 32 hexadecimal digits of a run id, with or without hyphens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunIdPrefix {
     first: Uuid,
@@ -17,12 +17,12 @@ pub struct RunIdPrefix {
 }
 
 impl RunIdPrefix {
-    /// The smallest id that begins like this.
+    /// The smallest id with this prefix.
     pub fn first(self) -> Uuid {
         self.first
     }
 
-    /// The largest one.
+    /// The largest id with this prefix.
     pub fn last(self) -> Uuid {
         let free = u128::MAX.checked_shr(4 * u32::from(self.digits)).unwrap_or_default();
         Uuid::from_u128(self.first.as_u128() | free)
@@ -35,7 +35,7 @@ impl FromStr for RunIdPrefix {
     fn from_str(text: &str) -> Result<Self, Malformed> {
         const RULE: Malformed =
             Malformed("the beginning of a run id is 4 to 32 hexadecimal digits, with or without its hyphens");
-        // A hyphen stands where the whole id has one, or nowhere.
+        // Hyphens may be omitted, but not misplaced.
         let is_in_place = |(at, byte): (usize, u8)| byte != b'-' || matches!(at, 8 | 13 | 18 | 23);
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         let fits = text.bytes().enumerate().all(is_in_place) && (RUN_ID_DIGITS_MIN..=DIGITS).contains(&digits.len());
@@ -48,7 +48,7 @@ impl FromStr for RunIdPrefix {
 }
 
 impl fmt::Display for RunIdPrefix {
-    /// In the form of an id.
+    /// Hyphenated like an id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hyphens = [8, 12, 16, 20].iter().filter(|at| self.digits > **at).count();
         f.write_str(&self.first.hyphenated().to_string()[..usize::from(self.digits) + hyphens])

@@ -1,4 +1,4 @@
-//! The index of a run: of each event what a row of a list or a waterfall shows, without the payload.
+//! The index of a run: what a row of a list or a waterfall shows of each event, without the payload.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -48,11 +48,11 @@ pub struct IndexedEvent {
     pub span_id: Option<SpanId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<SpanId>,
-    /// The label of its span, if it says one.
+    /// The label of its span, if the payload has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub title: String,
-    /// Of the payload, bytes; of one that became an artifact, of all of it.
+    /// Payload size in bytes; for an offloaded payload, the original size.
     pub size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<f64>,

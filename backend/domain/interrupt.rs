@@ -1,4 +1,4 @@
-//! Interrupts: what a run asked a person, and what was answered.
+//! Interrupts: questions from a run to a person, and their answers.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use super::{
     principal::OwnerId,
 };
 
-/// The prefix of the server's own event ids; no producer's id may begin with it.
+/// The prefix of the server's own event ids, reserved: no producer's id may begin with it.
 pub const OWN_EVENT_IDS: &str = "runreel:";
 
-/// The key that a question's id takes in its run, beside those of the events: an id is asked once, so that an answer is the
-/// answer to one question.
+/// The event key that reserves an interrupt's id in its run: each id is asked once, so an answer belongs to one
+/// question.
 pub fn asked_key(interrupt_id: &SpanId) -> EventId {
     EventId::trusted(&format!("{OWN_EVENT_IDS}asked:{interrupt_id}"))
 }
@@ -34,7 +34,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether a person may decide so.
+    /// Whether a person may give this decision.
     pub fn is_an_answer(self) -> bool {
         matches!(self, Self::Approve | Self::Reject | Self::Respond)
     }
@@ -46,13 +46,13 @@ pub struct Answer {
     pub interrupt_id: SpanId,
     pub decision: Decision,
     pub value: Option<Json>,
-    /// Who answered; nobody if the server did.
+    /// Who answered; absent if the server did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<OwnerId>,
 }
 
 impl Answer {
-    /// A person's answer; [`Answer::by`] says whose.
+    /// A person's answer; [`Answer::by`] sets whose.
     pub fn new(interrupt_id: SpanId, decision: Decision, value: Option<Json>) -> Self {
         Self { interrupt_id, decision, value, resolved_by: None }
     }
@@ -62,7 +62,7 @@ impl Answer {
         Self { resolved_by: Some(principal.clone()), ..self }
     }
 
-    /// Whether a recorded answer is the same, whoever gave it.
+    /// Whether a recorded answer has the same decision and value, by any principal.
     pub fn is_told_by(&self, payload: &Json) -> bool {
         payload.member("decision") == Some(self.decision) && payload.raw_member("value") == self.value
     }
@@ -72,7 +72,7 @@ impl Answer {
         Self::new(interrupt_id, decision, None)
     }
 
-    /// Reads it back from the event that records it; `None` if no server recorded it so.
+    /// Reads an answer from the event that records it; `None` if the server did not record it.
     pub fn recorded(event: &Recorded) -> Option<Self> {
         let payload = &event.payload;
         let interrupt_id: SpanId = payload.member("interrupt_id")?;
@@ -84,7 +84,7 @@ impl Answer {
         is_own.then_some(answer)
     }
 
-    /// The id of the event that records the answer: the same for every answer, so that there is only one.
+    /// The id of the event that records the answer. It does not depend on the answer, so there is only one.
     pub fn event_id(&self) -> EventId {
         EventId::trusted(&format!("{OWN_EVENT_IDS}interrupt:{}", self.interrupt_id))
     }
@@ -105,7 +105,7 @@ pub struct Resumed {
     pub ns: Option<Namespace>,
 }
 
-/// Whether an `expires_at` that a producer wrote has passed. One that is not a time never passes; requests refuse it.
+/// Whether a producer's `expires_at` has passed. An invalid time never passes; requests with one are refused.
 pub fn has_expired(expires_at: Option<&str>, now: DateTime<Utc>) -> bool {
     expires_at.and_then(|text| DateTime::parse_from_rfc3339(text).ok()).is_some_and(|at| at <= now)
 }

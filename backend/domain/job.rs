@@ -1,4 +1,4 @@
-//! A job: a run that waits for a process to execute it, and who claims it.
+//! Jobs: runs that wait for a process to execute them, and their claimers.
 
 use uuid::Uuid;
 
@@ -8,31 +8,31 @@ use super::{
     principal::OwnerId,
 };
 
-/// Who claims jobs.
+/// A process or connection that claims jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimer {
     /// For display.
     pub name: Name,
-    /// What the leases of this claimer have in common; new for every process or connection.
+    /// Shared by the leases of this claimer; new for every process or connection.
     pub session: Uuid,
-    /// Only jobs of this owner; `None` for those of all owners, as only the server's own executor may.
+    /// Only jobs of this owner; `None` for all owners, which only the server's own executor may claim.
     pub owner: Option<OwnerId>,
-    /// How many leases of this session one owner may have.
+    /// Most leases of this session for one owner.
     pub own_max: i64,
 }
 
-/// The code in `error` of a run all of whose holders let the lease lapse.
+/// The code in `error` of a run whose lease lapsed too often.
 pub const LEASE_LOST: &str = "lease_lost";
 
-/// The code in `error` of a run that a message started and whose agent no process serves.
+/// The code in `error` of a run started by a message, if no process serves its agent.
 pub const AGENT_UNSERVED: &str = "agent_unserved";
 
-/// The id of the `run.failed` that dispatch itself emits: whichever process is first, there is only one.
+/// The id of the `run.failed` that dispatch emits; fixed, so that concurrent processes record only one.
 pub fn failed_event_id(code: &str) -> EventId {
     own(&format!("dispatch:{code}"))
 }
 
-/// The id of the `run.started` of a job, whoever emits it.
+/// The id of the `run.started` of a job; independent of the emitter.
 pub fn started_event_id() -> EventId {
     own("runner:started")
 }
@@ -42,7 +42,7 @@ pub fn said_event_id(attempt: i32, word: &str) -> EventId {
     own(&format!("runner:{attempt}:{word}"))
 }
 
-/// The id of a durable event to which its runner gave none: the `i`th of its message `n`.
+/// The id of a durable event whose runner gave none: the `i`th of its message `n`.
 pub fn runner_event_id(attempt: i32, n: u64, i: usize) -> EventId {
     own(&format!("runner:{attempt}:{n}:{i}"))
 }

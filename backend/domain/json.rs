@@ -1,8 +1,8 @@
 //! A client's JSON, checked once and kept as it was written.
 //!
-//! Nothing between the client and a reader may reorder keys or rewrite numbers, so a value is not parsed into a tree:
-//! it stays text. Only white space between its tokens is removed (one event is one line on the wire), and it is refused
-//! if it holds what some reader could not represent: `\u0000`, a lone surrogate, or too much nesting.
+//! Nothing between the client and a reader may reorder keys or rewrite numbers, so a value is kept as text, not parsed
+//! into a tree. Only white space between tokens is removed (an event is one line on the wire). A value that some reader
+//! could not represent is refused: `\u0000`, a lone surrogate, or too much nesting.
 
 use std::{borrow::Cow, collections::HashMap, fmt};
 
@@ -36,13 +36,12 @@ impl Json {
         Ok(Self(Box::from(value.get())))
     }
 
-    /// Text that was checked when it was written, read back from the database.
+    /// Text from the database, which was checked when it was written.
     pub fn trusted(text: String) -> Self {
         Self(text.into_boxed_str())
     }
 
-    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have produced, becomes
-    /// U+FFFD.
+    /// The JSON of a value from this program. A NUL in it, perhaps from a tool or a model, becomes U+FFFD.
     pub fn of(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         Self(without_nul(text).into_boxed_str())
@@ -57,28 +56,28 @@ impl Json {
         &self.0
     }
 
-    /// Itself, as a part of what holds it.
+    /// Borrows it as a slice.
     pub fn slice(&self) -> JsonSlice<'_> {
         JsonSlice(&self.0)
     }
 
-    /// One member of an object, read into a type; absent, null and other shapes are `None`.
+    /// A member of an object, deserialised; `None` if absent, null or of another shape.
     pub fn member<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         self.slice().member(name)
     }
 
-    /// One member of an object as the text it was sent as; absent and null are `None`.
+    /// A member of an object as it was sent; `None` if absent or null.
     pub fn raw_member(&self, name: &str) -> Option<Self> {
         self.members().raw(name)
     }
 
-    /// The members of an object, for who wants several; of what is not an object there are none.
+    /// The members of an object, to read several; empty if it is not an object.
     pub fn members(&self) -> Members<'_> {
         self.slice().members()
     }
 }
 
-/// Such text inside a larger one.
+/// JSON text borrowed from a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonSlice<'a>(&'a str);
 
@@ -103,7 +102,7 @@ impl<'a> JsonSlice<'a> {
     }
 }
 
-/// The members of an object, unread.
+/// The members of an object, as raw text.
 #[derive(Debug)]
 pub struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
@@ -118,7 +117,7 @@ impl<'a> Members<'a> {
         self.slice(name).map(|slice| Json(Box::from(slice.0)))
     }
 
-    /// As [`Json::raw_member`], inside the object.
+    /// As [`Json::raw_member`], borrowed from the object.
     pub fn slice(&self, name: &str) -> Option<JsonSlice<'a>> {
         self.0.get(name).map(|raw| raw.get()).filter(|raw| *raw != "null").map(JsonSlice)
     }
@@ -156,7 +155,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Replaces the escape of NUL, which Postgres cannot read as text.
+/// Replaces the escape of NUL, which Postgres cannot store as text.
 fn without_nul(text: String) -> String {
     const NUL: &str = "\\u0000";
     if !text.contains(NUL) {
@@ -164,7 +163,7 @@ fn without_nul(text: String) -> String {
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some(at) = rest.find('\\') {
-        // An escape has at least two characters, so a backslash that is escaped begins no other.
+        // An escape has at least two characters, so an escaped backslash starts no other escape.
         let is_nul = rest[at..].starts_with(NUL);
         let end = at + if is_nul { NUL.len() } else { 2 };
         out.push_str(if is_nul { &rest[..at] } else { &rest[..end] });
@@ -204,7 +203,7 @@ fn compact(text: &str) -> Result<String, InvalidJson> {
             }
             b',' | b':' => out.push(byte),
             _ => {
-                // "1 2" must not become "12": two bare tokens stay apart, so that the parser still refuses them.
+                // "1 2" must not become "12": bare tokens stay apart, so that the parser still refuses them.
                 let gap = at > 0 && bytes[at - 1].is_ascii_whitespace();
                 if gap && out.last().is_some_and(u8::is_ascii_alphanumeric) {
                     out.push(b' ');

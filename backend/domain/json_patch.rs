@@ -1,8 +1,8 @@
-//! JSON Patch (RFC 6902), as AG-UI sends changes of a state.
+//! JSON Patch (RFC 6902), in which AG-UI sends changes of a state.
 
 use serde_json::Value;
 
-/// Why a patch was not applied. Nothing of it was.
+/// Why a patch was not applied; no operation was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {at} of the patch: {what}")]
 pub struct PatchError {
@@ -11,7 +11,7 @@ pub struct PatchError {
     pub what: &'static str,
 }
 
-/// Applies all operations of a patch, or none. `bytes_max` bounds the result's JSON: copies can grow it without end.
+/// Applies all operations of a patch, or none. `bytes_max` bounds the document with all additions, as JSON.
 pub fn apply(document: &Value, patch: &Value, bytes_max: usize) -> Result<Value, PatchError> {
     let operations = patch.as_array().ok_or(PatchError { at: 0, what: "a patch is a list" })?;
     let (mut patched, mut bytes) = (document.clone(), document.to_string().len());
@@ -24,7 +24,7 @@ pub fn apply(document: &Value, patch: &Value, bytes_max: usize) -> Result<Value,
     Ok(patched)
 }
 
-/// Applies one operation and returns how many bytes it added at most.
+/// Applies one operation and returns the most bytes that it added.
 fn apply_one(document: &mut Value, operation: &Value) -> Result<usize, &'static str> {
     let path = operation["path"].as_str().ok_or("it has no path")?;
     let given = || operation.get("value").cloned().ok_or("it has no value");
@@ -60,13 +60,13 @@ fn at_mut<'a>(document: &'a mut Value, path: &str) -> Result<&'a mut Value, &'st
     document.pointer_mut(path).ok_or("there is nothing at the path")
 }
 
-/// The place that holds what a path names, and its key there.
+/// The parent of a path, and the unescaped key in it.
 fn split(path: &str) -> Result<(&str, String), &'static str> {
     let (parent, key) = path.rsplit_once('/').ok_or("a path begins with a slash")?;
     Ok((parent, key.replace("~1", "/").replace("~0", "~")))
 }
 
-/// A position in a list.
+/// Parses a list position below `count`.
 fn index(key: &str, count: usize) -> Result<usize, &'static str> {
     let is_plain = key == "0" || !key.starts_with('0') && key.bytes().all(|b| b.is_ascii_digit());
     key.parse().ok().filter(|at| is_plain && *at < count).ok_or("the list has no such position")

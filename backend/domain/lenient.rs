@@ -1,9 +1,9 @@
-//! JSON that others send, read as far as it can be.
+//! Lenient reading of JSON from peers.
 //!
-//! The grammar of RFC 8259 allows more than a strict reader takes: an escape of half a surrogate pair (section 8.2), which
-//! programs write that cut texts by length, members that repeat (section 4), numbers of any size (section 6). A byte-order
-//! mark may be ignored (section 8.1). So a value stays unread until somebody wants it, and what nobody wants cannot spoil
-//! the rest. The grammar itself is `serde_json`'s.
+//! The grammar of RFC 8259 allows more than a strict reader accepts: an escape of half a surrogate pair (section 8.2),
+//! which programs write that cut texts by length, repeated members (section 4), numbers of any size (section 6). A byte
+//! order mark may be ignored (section 8.1). So values are parsed only on demand, and an invalid one does not affect the
+//! rest. The grammar itself is checked by `serde_json`.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -12,33 +12,33 @@ use serde_json::{Value, value::RawValue};
 
 use super::json::unit;
 
-/// Bytes of the escape `\uXXXX`.
+/// Length of the escape `\uXXXX`, bytes.
 const ESCAPE_BYTES: usize = 6;
 /// Whole numbers up to here are exact in every JSON reader (RFC 8259, section 6).
 const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// The text of bytes that should be UTF-8: without a byte-order mark, and with U+FFFD where they are not.
+/// Decodes bytes that should be UTF-8: drops a byte order mark and replaces invalid sequences by U+FFFD.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
 
-/// JSON text that a strict reader takes: half a surrogate pair is U+FFFD. Nothing else changes.
+/// JSON text that a strict reader accepts: a lone surrogate becomes U+FFFD, nothing else changes.
 pub fn mended(json: &str) -> Cow<'_, str> {
     let mut mended = Cow::Borrowed(json);
     for half in lone_halves(json) {
-        // An escape for an escape: every other place stays the same.
+        // Both escapes have the same length, so the other offsets stay valid.
         mended.to_mut().replace_range(half.at..half.at + ESCAPE_BYTES, "\\ufffd");
     }
     mended
 }
 
-/// A value; the last of members that repeat counts. The error is that of the strict reader, which also refuses more
+/// Parses a value; of repeated members the last counts. Errors are those of the strict reader, which also refuses more
 /// than 128 levels.
 pub fn value(json: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_str(&mended(&text(json)))
 }
 
-/// An escape of half a surrogate pair without its other half.
+/// An escape of an unpaired surrogate.
 struct LoneHalf {
     at: usize,
     is_high: bool,
@@ -57,7 +57,7 @@ fn lone_halves(json: &str) -> impl Iterator<Item = LoneHalf> {
                 }
                 Some(0xD800..=0xDBFF) => (at, true),
                 Some(0xDC00..=0xDFFF) => (at, false),
-                // An escape has at least two characters, so a backslash that is escaped begins no other.
+                // An escape has at least two characters, so an escaped backslash starts no other escape.
                 _ => {
                     at += 2;
                     continue;
@@ -69,12 +69,12 @@ fn lone_halves(json: &str) -> impl Iterator<Item = LoneHalf> {
     })
 }
 
-/// A value in a peer's JSON. Its grammar was checked and nothing else, so it may be nested to any depth.
+/// An unparsed value in a peer's JSON. Only its grammar was checked, so it may be nested to any depth.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread<'a>(&'a str);
 
 impl<'a> Unread<'a> {
-    /// `None` if this is not JSON. Bytes go through [`text`] first.
+    /// `None` if this is not JSON. Decode bytes with [`text`] first.
     pub fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str::<&RawValue>(json).ok().map(|raw| Self(raw.get()))
     }
@@ -83,20 +83,20 @@ impl<'a> Unread<'a> {
         self.0
     }
 
-    /// The members of an object; of what is not an object there are none.
+    /// The members of an object; empty if it is not an object.
     pub fn members(self) -> UnreadMembers<'a> {
         let is_object = self.0.starts_with('{');
         UnreadMembers(is_object.then(|| serde_json::from_str(self.0).ok()).flatten().unwrap_or_default())
     }
 
-    /// The items of a list; of what is not a list there are none.
+    /// The items of a list; empty if it is not a list.
     pub fn items(self) -> impl Iterator<Item = Self> + use<'a> {
         let is_list = self.0.starts_with('[');
         let items: Vec<&'a RawValue> = is_list.then(|| serde_json::from_str(self.0).ok()).flatten().unwrap_or_default();
         items.into_iter().map(|raw| Self(raw.get()))
     }
 
-    /// `None` if it is nested deeper than 128 levels or holds a number that no reader could represent.
+    /// `None` if it is nested deeper than 128 levels or contains a number that cannot be represented.
     pub fn value(self) -> Option<Value> {
         serde_json::from_str(&mended(self.0)).ok()
     }
@@ -106,7 +106,7 @@ impl<'a> Unread<'a> {
         serde_json::from_str(&mended(self.0)).ok()
     }
 
-    /// A whole number, however it is written: `1`, `1.0`, `1e0` or `"1"`.
+    /// A whole number in any notation: `1`, `1.0`, `1e0` or `"1"`.
     #[expect(clippy::cast_possible_truncation, reason = "its size is compared first")]
     pub fn whole(self) -> Option<i64> {
         let digits = self.0.trim_matches('"');
@@ -115,12 +115,12 @@ impl<'a> Unread<'a> {
     }
 }
 
-/// The members of an object of a peer.
+/// The unparsed members of a peer's object.
 #[derive(Debug, Default, Deserialize)]
 pub struct UnreadMembers<'a>(#[serde(borrow)] HashMap<Name<'a>, &'a RawValue>);
 
 impl<'a> UnreadMembers<'a> {
-    /// A member; null is as good as none.
+    /// A member; `None` if absent or null.
     pub fn get(&self, name: &str) -> Option<Unread<'a>> {
         let raw = self.0.get(&Name(Cow::Borrowed(name)))?.get();
         (raw != "null").then_some(Unread(raw))
@@ -134,14 +134,14 @@ impl<'a> UnreadMembers<'a> {
         self.0.keys().map(|name| name.0.as_ref())
     }
 
-    /// The members of a member.
+    /// The members of a member; empty if it is not an object.
     #[must_use]
     pub fn inside(&self, name: &str) -> Self {
         self.get(name).map(Unread::members).unwrap_or_default()
     }
 }
 
-/// A member's name. It may hold half a surrogate pair, too, which `serde_json` gives as bytes only.
+/// A member's name. It may contain a lone surrogate, which `serde_json` returns only as bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -169,15 +169,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// Joins the pieces of one text: half a surrogate pair at the end of a piece waits for the next piece.
+/// Joins the pieces of one text: a high surrogate at the end of a piece is held until the next piece.
 #[derive(Debug, Default)]
 pub struct Halves {
-    /// The escape that waits, or nothing.
+    /// The held escape, or empty.
     held: String,
 }
 
 impl Halves {
-    /// What the text has more now. `None` if the piece is not a string.
+    /// Adds a piece and returns the new text. `None` if the piece is not a string.
     pub fn join(&mut self, piece: Unread<'_>) -> Option<String> {
         let within = piece.0.strip_prefix('"')?.strip_suffix('"')?;
         let mut text = format!("\"{}{within}", std::mem::take(&mut self.held));
@@ -189,7 +189,7 @@ impl Halves {
         Unread(&text).text()
     }
 
-    /// What a half that still waits is, once the text has ended: U+FFFD.
+    /// Ends the text: U+FFFD if half a pair is still held.
     pub fn end(&mut self) -> Option<char> {
         (!std::mem::take(&mut self.held).is_empty()).then_some(char::REPLACEMENT_CHARACTER)
     }
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// As JavaScript writes a string: halves that stand alone are escaped, and perhaps others.
+    /// Writes a string as JavaScript does: lone surrogates are escaped, and optionally all others.
     fn written(units: &[u16], escaped: bool) -> String {
         let mut out = String::from("\"");
         for unit in char::decode_utf16(units.iter().copied()) {

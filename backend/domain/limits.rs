@@ -1,4 +1,4 @@
-//! Every bound of the product; `docs/protocol.md` lists them for users. Over one a request is refused, not slowed down.
+//! Every bound of the product; `docs/protocol.md` lists them for users. Over a bound, a request is refused, not slowed.
 
 mod agui;
 mod artifacts;
@@ -24,11 +24,11 @@ pub use self::{
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Smallest and largest response of which the server makes a compressed form, bytes: below, a compressed form saves
-/// nothing; above, it would take too long.
+/// Smallest and largest response that the server compresses, bytes: below, compression saves nothing; above, it takes
+/// too long.
 pub const COMPRESSED_BYTES_MIN: u64 = 4 * 1024;
 pub const COMPRESSED_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// Longest time the head of a request takes to arrive, milliseconds.
+/// Longest time for the head of a request to arrive, milliseconds.
 pub const HEAD_MS_MAX: u64 = 10_000;
 /// Largest head of a request, bytes.
 pub const HEAD_BYTES_MAX: u32 = 64 * 1024;
@@ -48,7 +48,7 @@ pub const INPUT_ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const TYPE_BYTES_MAX: usize = 96;
 /// Longest name of an agent, a runner, a session or a tag, characters.
 pub const NAME_CHARS_MAX: usize = 128;
-/// Shortest beginning of a run's id that finds runs, hexadecimal digits.
+/// Shortest prefix of a run id that finds runs, hexadecimal digits.
 pub const RUN_ID_DIGITS_MIN: usize = 4;
 /// Longest span id or event id, characters.
 pub const KEY_CHARS_MAX: usize = 128;
@@ -74,7 +74,7 @@ pub const EVENT_PAGE_BYTES_MAX: usize = 1024 * 1024;
 pub const SPANS_MAX: usize = 20_000;
 /// Longest name in a timeline, bytes; a longer one is cut.
 pub const SPAN_NAME_BYTES_MAX: usize = 256;
-/// Names with a sum of their own in each table of a timeline's summary; all other names are summed up together.
+/// Names with their own sum in each table of a timeline's summary; all other names share one.
 pub const SUMS_MAX: usize = 1_000;
 /// Longest wait for a turn to compute a timeline, milliseconds.
 pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
@@ -82,10 +82,10 @@ pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
 pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
-/// Events one commit takes at most (a single larger request is committed alone). Whoever emits while a commit is under
-/// way waits for its end, so this and the next bound are what one principal's load costs another.
+/// Most events of one commit (a single larger request is committed alone). An emit waits for the commit under way, so
+/// this and the next bound limit what one principal's load costs another.
 pub const COMMIT_EVENTS_MAX: usize = 1_000;
-/// Payload bytes one commit takes at most (a single larger request is committed alone).
+/// Most payload bytes of one commit (a single larger request is committed alone).
 pub const COMMIT_BYTES_MAX: usize = 256 * 1024;
 /// Longest wait for an emit's commit before the client is asked to retry, milliseconds.
 pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
@@ -93,15 +93,15 @@ pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
 pub const ANSWER_MS_MAX: u64 = 4_900;
 /// Longest wait for a database connection or statement of a read, milliseconds.
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
-/// Longest a test whether events can be stored may take, milliseconds.
+/// Longest check whether events can be stored, milliseconds.
 pub const PROBE_MS_MAX: u64 = 1_200;
 /// Free space on the volume of an embedded database below which it counts as full, bytes.
 pub const VOLUME_BYTES_MIN: u64 = 1024 * 1024;
-/// Longest a statement of a read may take, milliseconds; over it the read is refused as too large for now.
+/// Longest statement of a read, milliseconds; a longer one is refused as too large for now.
 pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
-/// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
+/// Longest wait of a read whose principal holds all connections it may hold, milliseconds.
 pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
-/// One principal may hold one in this many of the readers' connections.
+/// A principal may hold one in this many of the read connections.
 pub const OWN_CONNECTIONS_PART: u32 = 3;
 /// And at least this many.
 pub const OWN_CONNECTIONS_MIN: u32 = 2;
@@ -127,33 +127,33 @@ pub const RETRY_MS: u64 = 1_000;
 pub const DRAINED_RETRY_MS: std::ops::Range<u64> = 500..3_000;
 /// How long readers wait after a full server refused them, milliseconds: at random.
 pub const REFUSED_RETRY_MS: std::ops::Range<u64> = 3_000..8_000;
-/// Frames a live reader gets at once without counting among its principal's replays, bytes.
+/// Frames a live reader may get at once without counting as one of its principal's replays, bytes.
 pub const STREAM_FREE_BYTES: usize = 8 * 1024;
 /// Bytes a stream collects before it hands them to the socket.
 pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
-/// Producer lease when a run asks for one without saying how long, milliseconds.
+/// Producer lease of a run that asks for one without a duration, milliseconds.
 pub const LEASE_MS_DEFAULT: i64 = 60_000;
 /// Longest producer lease, milliseconds.
 pub const LEASE_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
-/// Runs one cancel may reach through the tree.
+/// Most runs of a tree that one cancel reaches.
 pub const CANCEL_RUNS_MAX: i64 = 10_000;
 /// Longest life of an API token, seconds.
 pub const TOKEN_LIFE_S_MAX: i64 = 10 * 366 * 24 * 60 * 60;
-/// Longest and default life of a read token that the API creates for a run, a tree or a thread, seconds; and how long one
-/// in a URL may still live.
+/// Longest and default life of a read token that the API creates for a run, a tree or a thread, seconds. The first also
+/// bounds the remaining life of a token in a URL.
 pub const READ_TOKEN_S_MAX: i64 = 24 * 60 * 60;
 pub const READ_TOKEN_S_DEFAULT: i64 = 60 * 60;
-/// Most API tokens of one principal, those included that ended within a day.
+/// Most API tokens of one principal, including those that ended within a day.
 pub const TOKENS_OWN_MAX: i64 = 1_000;
 /// Patterns in one `types` filter.
 pub const TYPE_PATTERNS_MAX: usize = 32;
-/// How far a JWT's times may be off, seconds.
+/// Permitted clock skew in the times of a JWT, seconds.
 pub const JWT_LEEWAY_S: u64 = 5;
 /// Longest JWT that is read, bytes.
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
-/// Most different texts of one body that look like a JWT and are verified; a body with more is refused.
+/// Most distinct strings of one body that look like a JWT and are verified; a body with more is refused.
 pub const BODY_JWTS_MAX: usize = 1_000;
-/// The shortest time between two requests for an identity provider's keys, seconds.
+/// Shortest time between two requests for an identity provider's keys, seconds.
 pub const PROVIDER_PAUSE_S: u32 = 10;
 /// Largest document of an identity provider that is read, bytes.
 pub const PROVIDER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
@@ -163,17 +163,17 @@ pub const DRAIN_MS_MAX: u64 = 7_000;
 pub const SETTLE_MS_MAX: u64 = 8_000;
 /// After this long an embedded Postgres that is still shutting down is stopped immediately, milliseconds.
 pub const END_MS_MAX: u64 = 9_000;
-/// Of [`DRAIN_MS_MAX`], how long at most it still accepts connections and reports the shutdown, milliseconds.
+/// The part of [`DRAIN_MS_MAX`] in which it still accepts connections and reports the shutdown, at most, milliseconds.
 pub const DRAIN_NOTICE_MS_MAX: u64 = 5_000;
-/// How far a peer may fall behind [`SEND_BYTES_PER_S_MIN`] with reading before it is cut off, milliseconds.
+/// How far a peer may fall behind [`SEND_BYTES_PER_S_MIN`] before it is cut off, milliseconds.
 pub const SEND_GRACE_MS: u64 = 60_000;
 /// What a peer must read per second while data waits to be sent to it, bytes.
 pub const SEND_BYTES_PER_S_MIN: u64 = 1_024;
-/// Unsent data in the kernel above which no more is written to a peer, bytes (Linux).
+/// Unsent data in the kernel above which nothing more is written to a peer, bytes (Linux).
 pub const SEND_UNSENT_BYTES: u32 = 64 * 1024;
 /// How often the log reports that connections cannot be accepted, milliseconds.
 pub const ACCEPT_WARNING_MS: u64 = 60_000;
-/// Largest body that puts a checkpoint or writes, bytes.
+/// Largest body of a request that puts a checkpoint or writes, bytes.
 pub const CHECKPOINT_BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Longest checkpoint id or task id, bytes.
 pub const CHECKPOINT_ID_BYTES_MAX: usize = 128;
@@ -189,21 +189,21 @@ pub const VERSION_BYTES_MAX: usize = 128;
 pub const CHANNELS_MAX: usize = 10_000;
 /// Values in one page of checkpoints, bytes; at least one checkpoint is returned.
 pub const CHECKPOINT_PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Values of one checkpoint together, bytes: those that came with it and earlier ones.
+/// Values of one checkpoint together, bytes: new ones and those kept from earlier checkpoints.
 pub const CHECKPOINT_VALUES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Pending writes of one checkpoint together, bytes.
 pub const CHECKPOINT_WRITES_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Largest checkpoint that is read with its values and writes, bytes: what may be written, plus what surrounds it.
+/// Largest checkpoint that is read with its values and writes, bytes: what may be written, plus overhead.
 pub const CHECKPOINT_READ_BYTES_MAX: usize = CHECKPOINT_VALUES_BYTES_MAX + CHECKPOINT_WRITES_BYTES_MAX + 256 * 1024;
-/// Size at which a segment of an append-only list is closed, bytes; in a long list a part of what precedes it.
+/// Size at which a segment of an append-only list is closed, bytes; in a long list, a fraction of what precedes it.
 pub const SEGMENT_BYTES: usize = 2 * 1024;
-/// That part: one in this many.
+/// That fraction: one in this many.
 pub const SEGMENT_PART: usize = 256;
 /// Checkpoints of a thread that the engine keeps by default.
 pub const CHECKPOINTS_KEEP_DEFAULT: u32 = 50;
 /// Threads used within this many milliseconds are searched for old checkpoints.
 pub const CHECKPOINT_SWEEP_BACK_MS: i64 = 10 * 60 * 1_000;
-/// Threads one search for old checkpoints takes.
+/// Threads checked in one search for old checkpoints.
 pub const CHECKPOINT_SWEEP_ROWS: i64 = 1_000;
 /// Most ids in one prune or delete-for-runs.
 pub const PRUNE_IDS_MAX: usize = 1_000;
@@ -211,7 +211,7 @@ pub const PRUNE_IDS_MAX: usize = 1_000;
 pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 /// Open interrupts one statement reads.
 pub const INTERRUPT_ROWS: i64 = 10_000;
-/// Most events of a run that is shown with the durations of its nodes; of a longer one the timeline has them.
+/// Most events of a run that is shown with the durations of its nodes; for a longer one, see its timeline.
 pub const NODE_DURATIONS_EVENTS_MAX: i64 = 20_000;
 /// Steps in which a body takes its share as it arrives, KiB. They also bound a principal's concurrent bodies.
 pub const BODY_STEP_KIB: u32 = 64;
@@ -221,13 +221,13 @@ pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
 /// How far a body may fall behind [`BODY_BYTES_PER_S_MIN`], milliseconds.
 pub const BODY_GRACE_MS: u64 = 10_000;
-/// What a body should bring per second, bytes.
+/// Minimum rate of a body, bytes per second.
 pub const BODY_BYTES_PER_S_MIN: u64 = 1_024;
 /// Runs that one process's own agents execute at a time; waiting runs do not count.
 pub const RUNTIME_PLACES: usize = 64;
-/// Owners one claim looks at; the next looks at others.
+/// Owners that one claim considers; the next considers others.
 pub const JOB_LOOK_OWNERS: i32 = 200;
-/// Jobs of one owner and agent that one claim looks at, from the oldest on.
+/// Jobs of one owner and agent that one claim considers, oldest first.
 pub const JOB_LOOK_ROWS: i64 = 500;
 /// Default lease of a job, milliseconds.
 pub const JOB_LEASE_MS_DEFAULT: u64 = 30_000;
@@ -237,7 +237,7 @@ pub const JOB_LEASE_MS_MAX: u64 = 60 * 60 * 1_000;
 pub const JOB_ATTEMPTS_MAX: i32 = 3;
 /// Most jobs one claim returns.
 pub const JOB_CLAIM_MAX: usize = 100;
-/// Jobs one sweep looks at.
+/// Jobs checked in one sweep.
 pub const JOB_SWEEP_ROWS: i64 = 1_000;
 /// How long a message waits for an agent that no process serves, milliseconds.
 pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
@@ -248,7 +248,7 @@ pub const JOB_SWEEP_MS: u64 = 1_000;
 /// The same while there are no jobs at all.
 pub const JOB_IDLE_MS: u64 = 3_000;
 /// Shortest and longest pause of a waiting executor after a wake-up, milliseconds; in between it is four times as long
-/// as the last look took.
+/// as the last poll took.
 pub const JOB_WAKE_MS: (u64, u64) = (2, 20);
 /// Longest answer of a model, bytes of text, thoughts and arguments together.
 pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -256,26 +256,26 @@ pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MODEL_EVENT_BYTES_MAX: usize = 2 * MODEL_ANSWER_BYTES_MAX;
 /// Most tool calls in one answer of a model.
 pub const MODEL_TOOL_CALLS_MAX: usize = 128;
-/// Longest wait that a model's provider may ask for before a call is made again, milliseconds; over it the call fails.
+/// Longest wait that a model's provider may ask for before a retry, milliseconds; over it the call fails.
 pub const MODEL_RETRY_WAIT_MS_MAX: u64 = 60_000;
 /// Context window of a model whose section does not name one, tokens.
 pub const CONTEXT_TOKENS_DEFAULT: u32 = 128_000;
-/// Bytes of text that count as one token: fewer than a token of most languages has, so that prompts are rather short.
+/// Bytes of text that count as one token: fewer than the average of most languages, so that prompts fit.
 pub const TOKEN_BYTES: usize = 3;
 /// What an image counts as in a prompt, tokens.
 pub const IMAGE_TOKENS: usize = 2_000;
-/// Longest result of a tool that stays with the run, bytes of JSON; a longer one becomes an artifact and a preview.
+/// Longest tool result kept in the run, bytes of JSON; a longer one becomes an artifact and a preview.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 32 * 1024;
-/// What stays with the run of a result that became an artifact: its beginning and its end, bytes.
+/// What the run keeps of a result that became an artifact: its first and last bytes.
 pub const TOOL_HEAD_BYTES: usize = 8 * 1024;
 pub const TOOL_TAIL_BYTES: usize = 2 * 1024;
-/// What an agent reads of an artifact in one call, bytes.
+/// Most that an agent reads from an artifact in one call, bytes.
 pub const ARTIFACT_READ_BYTES_MAX: usize = 16 * 1024;
-/// What an agent searches of an artifact in one call, bytes.
+/// Most of an artifact that an agent searches in one call, bytes.
 pub const ARTIFACT_SEARCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Matches one search of an artifact returns.
 pub const ARTIFACT_MATCHES_MAX: usize = 20;
-/// How long a tool that is late, or whose run was cancelled, may take to clean up, milliseconds.
+/// How long a tool that timed out, or whose run was cancelled, may take to clean up, milliseconds.
 pub const TOOL_GRACE_MS: u64 = 2_000;
 /// Most tools of one agent.
 pub const TOOLS_MAX: usize = 256;
@@ -287,7 +287,7 @@ pub const MCP_MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const MCP_SCHEMA_BYTES_MAX: usize = 64 * 1024;
 /// Characters kept of the description of a tool server's tool.
 pub const MCP_DESCRIPTION_CHARS_MAX: usize = 4_096;
-/// Largest file of configuration, bytes.
+/// Largest configuration file, bytes.
 pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 /// Longest name of a channel, bytes.
 pub const CHANNEL_NAME_BYTES_MAX: usize = 32;
@@ -309,25 +309,25 @@ pub const IDLE_TIMEOUT_S_DEFAULT: i64 = 30 * 60;
 pub const IDLE_TIMEOUT_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
 /// Longest wait for the answer to a message, milliseconds.
 pub const MESSAGE_WAIT_MS_MAX: u64 = 60_000;
-/// Tries of one message before it is abandoned.
+/// Attempts to process one message before it is abandoned.
 pub const DELIVERY_ATTEMPTS_MAX: i32 = 8;
-/// Messages from the inbox that are processed at once; answers likewise.
+/// Messages from the inbox that are processed at once; also answers sent at once.
 pub const DELIVERIES_AT_ONCE: u32 = 16;
 /// Of these places, those reserved for answers that are only logged: sending may take long.
 pub const LOGGING_PLACES: u32 = 4;
 /// How often waiting messages and answers are polled for at most, milliseconds; `--poll-ms` may ask for less.
 pub const DELIVERY_POLL_MS: u64 = 1_000;
-/// Shortest pause between two looks into the outbox, milliseconds.
+/// Shortest pause between two polls of the outbox, milliseconds.
 pub const OUTBOX_PAUSE_MS_MIN: u64 = 5;
 /// Longest wait for the outcome of an earlier delivery that is still in progress, milliseconds.
 pub const DUPLICATE_WAIT_MS_MAX: u64 = 2_000;
-/// Time one try of sending an answer may take before the rest of it is left to the next, milliseconds.
+/// Longest attempt to send an answer, milliseconds; the next attempt sends the rest.
 pub const REPLY_TRY_MS_MAX: u64 = 30_000;
 /// Longest wait for an answer to be in the log once its run has ended, milliseconds.
 pub const LOGGED_WAIT_MS_MAX: u64 = 2_000;
-/// Longest pause between two tries of an answer, seconds.
+/// Longest pause between two attempts to send an answer, seconds.
 pub const REPLY_PAUSE_S_MAX: i64 = 15 * 60;
-/// Tries of one answer before it is abandoned.
+/// Attempts to send one answer before it is abandoned.
 pub const REPLY_ATTEMPTS_MAX: i32 = 50;
 /// Most characters of one Telegram message, UTF-16 units.
 pub const TELEGRAM_UNITS_MAX: usize = 4_096;
@@ -337,7 +337,7 @@ pub const REPLY_PARTS_MAX: usize = 20;
 pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest file of a session log, bytes; over it nothing is appended.
 pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// How long a writer's connection keeps its plans, which are for tables as large as they were then, milliseconds.
+/// How long a writer's connection keeps its query plans, milliseconds: they fit the tables' sizes at planning time.
 pub const PLANS_MS_MAX: u64 = 10_000;
 /// Longest life of a pooled connection, and so of its plans, milliseconds.
 pub const CONNECTION_MS_MAX: u64 = 5 * 60 * 1_000;
@@ -367,15 +367,15 @@ pub const RUNNER_PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const RUNNER_CAPACITY_MAX: u16 = 256;
 /// Most agents one runner serves.
 pub const RUNNER_AGENTS_MAX: usize = 256;
-/// Inputs of its runs that are read from artifacts at once for a runner.
+/// Inputs read from artifacts at once for the runs of one runner.
 pub const RUNNER_INPUTS_AT_ONCE: usize = 8;
 /// Most runs a runner names when it reconnects.
 pub const RUNNER_RESUMED_MAX: usize = 1_024;
-/// What is read from a runner's socket at a time, bytes.
+/// Size of one read from a runner's socket, bytes.
 pub const RUNNER_READ_BYTES: usize = 16 * 1024;
-/// Size above which the share for the largest message is taken at once, bytes, so that a started one can be finished.
+/// Size above which a message takes the share of the largest at once, bytes, so that it can be received to its end.
 pub const RUNNER_LARGE_BYTES: usize = 64 * 1024;
-/// Longest wait for a runner's `hello`, and for it to take a message, milliseconds.
+/// Longest wait for a runner's `hello`, and for it to accept a message, milliseconds.
 pub const RUNNER_WAIT_MS_MAX: u64 = 10_000;
 /// Longest silence of a runner's connection, pongs included, milliseconds.
 pub const RUNNER_SILENCE_MS_MAX: u64 = 25_000;
@@ -385,11 +385,11 @@ pub const OWN_PAYLOAD_BYTES_MAX: usize = 256 * 1024;
 pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
 /// How old the time inside the id of an imported run may be, milliseconds.
 pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
-/// Months of the log above which an import adds none; the passing of time still adds them.
+/// Months of the log above which an import adds none; new ones are still added as time passes.
 pub const IMPORT_MONTHS_MAX: i64 = 60;
-/// How often an import is tried on a run that others write at the same time.
+/// Attempts of an import on a run that others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
-/// Longest an import waits for its turn, milliseconds.
+/// Longest wait of an import for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;
 /// Log lines per second about refused credentials; the rest are counted.
 pub const REFUSED_LINES_PER_S_MAX: u32 = 5;

@@ -1,7 +1,7 @@
-//! What an event means in a conversation, in whatever protocol it is shown.
+//! The meaning of an event in a conversation, independent of the protocol it is shown in.
 //!
-//! Producers leave members out and spell some in several ways; it is settled here, once for each event and not once for
-//! each of its readers ([`Frame::meaning`](crate::bus::Frame::meaning)).
+//! Producers omit members and spell some in several ways; this is resolved here, once per event and not per reader
+//! ([`Frame::meaning`](crate::bus::Frame::meaning)).
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::{
     usage::Usage,
 };
 
-/// Two kinds of text: what an agent says, and what it thinks.
+/// The kind of a text: a message or reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Message,
@@ -50,16 +50,15 @@ impl Text {
         Self { span, parent: None, kind, role: Cow::Borrowed("assistant") }
     }
 
-    /// Whether it is a message of the run's input, which the server's agents record under such spans: what was said
-    /// before, also by the agent.
+    /// Whether it is a message from the run's input, which the server's agents record under spans `input.N`. Such a
+    /// message may be the agent's own.
     pub fn is_input(&self) -> bool {
         let number = self.span.as_str().strip_prefix("input.");
         self.parent.is_none() && number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 }
 
-/// What an event means: the parts of its payload that have a meaning. JSON is as its producer wrote it, and empty where it
-/// was left out.
+/// The meaningful parts of an event's payload. JSON is as its producer wrote it, `None` where omitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     RunCreated,
@@ -76,14 +75,14 @@ pub enum What {
     RunCancelled {
         reason: Option<String>,
     },
-    /// `is_client`: the client makes the call, and the run does not have its result.
+    /// `is_client`: the client makes the call, and its result is not in the run.
     ToolStarted {
         tool_call_id: String,
         name: String,
         args: Option<Json>,
         is_client: bool,
     },
-    /// `message_id`: of the message that the result is in its producer's protocol.
+    /// `message_id`: the id of the result's message in its producer's protocol.
     ToolCompleted {
         tool_call_id: String,
         name: String,
@@ -99,12 +98,12 @@ pub enum What {
     StepStarted {
         name: String,
     },
-    /// With the error of one that failed.
+    /// `error` is set if the step failed.
     StepEnded {
         name: String,
         error: Option<Json>,
     },
-    /// The interrupt's id is its span. With the call that it is about.
+    /// The interrupt's id is its span. `tool_call_id` is the call that it is about.
     InterruptRequested {
         interrupt_id: String,
         tool_call_id: Option<String>,
@@ -113,16 +112,16 @@ pub enum What {
         interrupt_id: String,
     },
     Checkpointed,
-    /// A message or reasoning is complete. Its content is `None` if the payload does not hold it, because it became an
-    /// artifact or has no text. One without a span is identified by its seq.
+    /// A complete message or reasoning. `content` is `None` if the payload became an artifact or has no text. A text
+    /// without a span is identified by its seq.
     Text {
         text: Text,
         content: Option<String>,
-        /// The calls that the message announces, by their ids; the first ones.
+        /// The ids of the first calls that the message announces.
         tool_call_ids: Vec<String>,
         usage: Option<Usage>,
     },
-    /// A part of a text while it is written, and how many characters are before it.
+    /// A part of a text in progress; `offset` is the number of characters before it.
     Token {
         text: Text,
         offset: usize,
@@ -171,7 +170,7 @@ fn call_ids(members: &Members<'_>) -> Vec<String> {
     ids.take(CHAT_RECENT_MAX).collect()
 }
 
-/// The text of a durable payload: of `content`, a text or a list of parts, else `text`.
+/// The text of a durable payload: from `content`, a text or a list of parts, else from `text`.
 pub fn content_of(payload: JsonSlice<'_>) -> Option<String> {
     content(&payload.members())
 }

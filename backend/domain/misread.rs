@@ -1,9 +1,9 @@
-//! What a parser says of a value that does not fit, in words for its writer; and the word that was meant.
+//! Rewrites parser messages about a value for the person who wrote it, and suggests the word that was meant.
 
-/// A shorter beginning says too little of the word.
+/// Shortest prefix that identifies a word.
 const BEGINNING_CHARS_MIN: usize = 3;
 
-/// The known word that a mistyped one was meant to be, if one is near enough or begins with it.
+/// The known word closest to a mistyped one, if it is near enough or starts with it.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let chars = word.chars().count();
@@ -15,25 +15,24 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (near.0 <= (chars / 3).max(1)).then_some(near.1)
 }
 
-/// `; did you mean …?`, or nothing.
+/// `; did you mean …?`, or empty.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
 }
 
-/// The member that a message of a deserializer says is absent.
+/// The member that a deserializer's message reports as missing.
 pub fn missing(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 
-/// The message of a deserializer without the types of this program. The value itself, which may be a secret, is not
-/// repeated.
+/// A deserializer's message without Rust types. The value itself, which may be a secret, is not repeated.
 pub fn in_words(message: &str) -> String {
     if let Some(name) = missing(message) {
         return format!("{name} is missing");
     }
     for (begins, what) in [("unknown field `", "the member"), ("unknown variant `", "the value")] {
         let Some((word, rest)) = message.strip_prefix(begins).and_then(|rest| rest.split_once('`')) else { continue };
-        // Every second part of the list stands between backticks.
+        // Every second part of the list is between backticks.
         let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
         return match nearest(word, known.iter().copied()) {
             Some(meant) => format!("{what} {word} is unknown; did you mean {meant}?"),
@@ -47,9 +46,9 @@ pub fn in_words(message: &str) -> String {
     }
 }
 
-/// A type in words: what a message calls it, without the value that may follow.
-fn kind(told: &str) -> &str {
-    let word = told.split([' ', '`']).next().unwrap_or_default();
+/// The type in a deserializer's message in plain words, without the value that may follow.
+fn kind(described: &str) -> &str {
+    let word = described.split([' ', '`']).next().unwrap_or_default();
     match word {
         "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" | "integer" => "a whole number",
         "f32" | "f64" | "floating" => "a number",
@@ -58,12 +57,12 @@ fn kind(told: &str) -> &str {
         "sequence" => "a list",
         "map" | "struct" => "an object",
         "null" => "null",
-        _ => match told {
+        _ => match described {
             "a string" | "a borrowed string" => "a text",
             "a boolean" => "true or false",
             "a sequence" => "a list",
             "a map" => "an object",
-            told => told,
+            described => described,
         },
     }
 }
@@ -85,19 +84,19 @@ mod tests {
         _tools: Vec<String>,
     }
 
-    fn told(json: &str) -> String {
+    fn words(json: &str) -> String {
         let message = serde_json::from_str::<Agent>(json).unwrap_err().to_string();
         in_words(message.split(" at line ").next().unwrap())
     }
 
     #[test]
     fn what_a_parser_says_becomes_words_for_people() {
-        assert_eq!(told(r#"{"modle": "x"}"#), "the member modle is unknown; did you mean model?");
-        assert_eq!(told(r#"{"color": "x"}"#), "the member color is unknown; known are model, max_steps, tools");
-        assert_eq!(told("{}"), "model is missing");
-        assert_eq!(told(r#"{"model": "x", "max_steps": "s3cret"}"#), "must be a whole number, not a text");
-        assert_eq!(told(r#"{"model": 3}"#), "must be a text, not a whole number");
-        assert_eq!(told(r#"{"model": "x", "tools": {}}"#), "must be a list, not an object");
+        assert_eq!(words(r#"{"modle": "x"}"#), "the member modle is unknown; did you mean model?");
+        assert_eq!(words(r#"{"color": "x"}"#), "the member color is unknown; known are model, max_steps, tools");
+        assert_eq!(words("{}"), "model is missing");
+        assert_eq!(words(r#"{"model": "x", "max_steps": "s3cret"}"#), "must be a whole number, not a text");
+        assert_eq!(words(r#"{"model": 3}"#), "must be a text, not a whole number");
+        assert_eq!(words(r#"{"model": "x", "tools": {}}"#), "must be a list, not an object");
         assert_eq!(
             in_words("unknown variant `king`, expected `agent` or `worker`"),
             "the value king is unknown; known are agent, worker"

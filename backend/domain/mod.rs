@@ -1,4 +1,4 @@
-//! The vocabulary: what a run, an event, a cursor and a principal are.
+//! The vocabulary: runs, events, cursors, principals.
 //!
 //! Everything here is a value or a decision about values. There is no async, no SQL, no HTTP, no clock and no
 //! randomness in this folder, so every rule of the product can be tested as a function.

@@ -1,8 +1,7 @@
-//! How much text of unfinished messages a run may have open.
+//! How much text of unfinished messages a run may keep open.
 //!
-//! Tokens are never rows; what is kept of them is the text so far, from a span's first delta to the durable event that
-//! holds all of it. The rules here use lengths alone, so that the holder of the texts and the planner of what will be
-//! added to them (a batch that is not committed yet) follow the same ones.
+//! Deltas are never rows; memory holds the text so far, from a span's first delta to the durable event with all of it.
+//! The rules use lengths only, so the holder of the texts and the planner of uncommitted batches share them.
 
 use super::{
     event::{Edge, EventType},
@@ -46,7 +45,7 @@ impl Lengths {
     }
 }
 
-/// Which texts an event closes.
+/// The open texts that an event closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closes<'a> {
     Nothing,

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// Tracks how far a transfer is behind a minimum rate. It may be behind by at most a grace period; being faster earlier
-/// is not saved up.
+/// Tracks how far a transfer is behind a minimum rate, against a grace period. Earlier speed earns no credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     grace: Duration,
@@ -21,7 +20,7 @@ impl Pace {
         self.grace.saturating_sub(self.behind)
     }
 
-    /// Records that `bytes` passed after a wait.
+    /// Records that `bytes` were transferred after a wait.
     pub fn passed(&mut self, waited: Duration, bytes: usize) {
         let paid = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / self.bytes_per_s_min);
         self.behind = self.behind.saturating_add(waited).saturating_sub(paid);

@@ -1,6 +1,6 @@
-//! What calls of models cost: the prices that come with the program (crate `genai-prices`), and the operator's own.
+//! Costs of model calls: prices bundled with the program (crate `genai-prices`), and the operator's own.
 //!
-//! Invariant: a price that is not known is `None`, never 0.
+//! Invariant: an unknown price is `None`, never 0.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,37 +14,37 @@ use sha2::{Digest as _, Sha256};
 
 use super::usage::Usage;
 
-/// The data of the prices that come with the program; a test compares it with what is linked.
+/// The version of the bundled prices; a test compares it with the linked crate.
 const BUNDLED: &str = "genai-prices 0.2.1";
-/// Tokens that a price is for.
+/// Tokens per unit of price.
 const MILLION: f64 = 1e6;
-/// Parts of a dollar that a cost is rounded to.
+/// Costs are rounded to one in this many parts of a dollar.
 const PARTS: f64 = 1e12;
-/// Most models whose provider is remembered.
+/// Most models whose place is cached.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// The price of a model, US dollars for a million tokens.
+/// The price of a model, US dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: f64,
     pub output: f64,
-    /// Of input that the provider has in its cache; as for other input when absent.
+    /// For input read from the provider's cache; `None`: as for other input.
     pub cached: Option<f64>,
-    /// Of input that the provider puts into its cache; as for other input when absent.
+    /// For input written to the provider's cache; `None`: as for other input.
     pub cache_write: Option<f64>,
 }
 
 /// All prices.
 #[derive(Debug, Default)]
 pub struct Prices {
-    /// By the name of the model.
+    /// By model name.
     own: BTreeMap<String, Price>,
-    /// Where the bundled prices have a model, by the name in a payload; `None` if they have none.
+    /// A model's place in the bundled prices, by its name in a payload; `None` if they do not have it.
     known: Mutex<HashMap<String, Option<Place>>>,
 }
 
-/// A provider of the bundled prices, if it is told from the name, and the model's name there.
+/// A model in the bundled prices: its provider, if the name states it, and its name there.
 #[derive(Clone, Debug)]
 struct Place {
     provider: Option<String>,
@@ -52,18 +52,18 @@ struct Place {
 }
 
 impl Prices {
-    /// The bundled prices and these, which count first.
+    /// The bundled prices and `own`, which take precedence.
     pub fn with(own: BTreeMap<String, Price>) -> Self {
         Self { own, known: Mutex::default() }
     }
 
-    /// Tells these prices from others.
+    /// Identifies this set of prices.
     pub fn fingerprint(&self) -> String {
         let own = serde_json::to_string(&self.own).unwrap_or_default();
         hex::encode(Sha256::digest(format!("{BUNDLED}\n{own}")))
     }
 
-    /// What a call of this moment costs, US dollars.
+    /// The cost of a call at this time, US dollars.
     pub fn cost(&self, model: Option<&str>, usage: &Usage, at: DateTime<Utc>) -> Option<f64> {
         let model = model?;
         let cost = match self.own.get(model) {
@@ -80,11 +80,11 @@ impl Prices {
             (UsageKey::CACHE_WRITE_TOKENS, tokens(usage.cache_write)),
             (UsageKey::OUTPUT_TOKENS, tokens(usage.output)),
         ]);
-        // Some models are listed without prices, as a part of a subscription.
+        // Some models are listed without prices, as part of a subscription.
         self.place(model)?.cost(&usage, at).filter(|cost| *cost > 0.0)
     }
 
-    /// Where the bundled prices have a model. Looking for it takes longer than computing its cost.
+    /// A model's place in the bundled prices. The lookup takes longer than computing a cost, so it is cached.
     fn place(&self, model: &str) -> Option<Place> {
         if let Some(place) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(model) {
             return place.clone();
@@ -100,7 +100,7 @@ impl Prices {
     }
 }
 
-/// Where a model may be: `anthropic/claude-sonnet-4-5` and `anthropic:claude-sonnet-4-5` name their provider.
+/// Possible places of a model: `anthropic/claude-sonnet-4-5` and `anthropic:claude-sonnet-4-5` name their provider.
 fn places(model: &str) -> Vec<Place> {
     let named = model
         .split_once(['/', ':'])
@@ -168,11 +168,11 @@ mod tests {
     fn models_are_found_by_the_names_that_producers_have_for_them() {
         let prices = Prices::default();
         let usage = Usage { input: 1_000, output: 500, ..Usage::default() };
-        // 1 000 × $2.50 + 500 × $10 for a million.
+        // 1 000 × $2.50 + 500 × $10 per million.
         for model in ["gpt-4o", "gpt-4o-2024-11-20", "openai/gpt-4o", "openai:gpt-4o"] {
             assert_eq!(prices.cost(Some(model), &usage, at()), Some(0.0075), "{model}");
         }
-        // 1 000 × $3 + 500 × $15 for a million.
+        // 1 000 × $3 + 500 × $15 per million.
         for model in ["claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-5"] {
             assert_eq!(prices.cost(Some(model), &usage, at()), Some(0.0105), "{model}");
         }

@@ -1,4 +1,4 @@
-//! Who makes a request, as far as the rest of the program may know: a key, never a name.
+//! Principals: who makes a request. The rest of the program knows a key, never a name.
 
 use std::{fmt, sync::Arc};
 
@@ -10,8 +10,8 @@ use super::id::{RunId, ThreadId};
 
 /// `HMAC-SHA256(pepper, length-prefixed iss ‖ sub)` as 64 hexadecimal digits.
 ///
-/// It is the `owner_id` of everything a principal owns. The subject itself is never stored or logged; without the
-/// server's pepper the key of a known subject cannot be computed.
+/// It is the `owner_id` of everything a principal owns. The subject itself is never stored or logged, and its key
+/// cannot be computed without the server's pepper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OwnerId(Arc<str>);
 
@@ -21,7 +21,7 @@ impl OwnerId {
         Self::keyed(pepper, &[issuer, subject])
     }
 
-    /// Derives the key of a team. No subject has the same: the number of parts differs.
+    /// Derives the key of a team. It differs from every subject's, since the number of parts differs.
     pub fn of_team(pepper: &[u8], issuer: &str, team: &str) -> Self {
         Self::keyed(pepper, &[issuer, "team", team])
     }
@@ -29,14 +29,14 @@ impl OwnerId {
     fn keyed(pepper: &[u8], parts: &[&str]) -> Self {
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(pepper).expect("HMAC takes a key of any length");
         for part in parts {
-            // The length before each part keeps ("ab","c") and ("a","bc") apart.
+            // The length before each part distinguishes ("ab","c") from ("a","bc").
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
         Self(Arc::from(hex::encode(mac.finalize().into_bytes())))
     }
 
-    /// Reads back a key that was derived when it was stored.
+    /// A key from the database, which was derived when it was stored.
     pub fn trusted(text: &str) -> Self {
         Self(Arc::from(text))
     }
@@ -56,7 +56,7 @@ impl fmt::Display for OwnerId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Runs, events, streams of the owner.
+    /// Read runs, events and streams.
     Read,
     /// Create runs and emit events.
     Emit,
@@ -66,7 +66,7 @@ pub enum Scope {
     Admin,
 }
 
-/// Which of its owner's data a credential is valid for.
+/// The part of its owner's data that a credential is valid for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     Everything,
@@ -86,7 +86,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A person or service that may do everything with what it owns.
+    /// A person or service with all rights to its own data.
     pub fn full(owner_id: OwnerId) -> Self {
         Self { owner_id, reach: Reach::Everything, scopes: vec![Scope::Admin] }
     }
@@ -95,7 +95,7 @@ impl Principal {
         self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
     }
 
-    /// Whether the credential lets its holder read one run, tree or thread, and nothing else.
+    /// Whether the credential only permits reading one run, tree or thread.
     pub fn only_reads_a_part(&self) -> bool {
         self.reach != Reach::Everything && self.scopes == [Scope::Read]
     }

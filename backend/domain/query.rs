@@ -1,9 +1,9 @@
-//! A principal's own query: which texts the server gives to Postgres.
+//! Queries of principals: which statements the server passes to Postgres.
 //!
-//! Invariants: it is one statement that reads; every function it calls is one of [`FUNCTIONS`], if none of its
-//! [`Query::members`] is a function; it names nothing of the catalogs, of settings or of roles. The text is read by its tokens, as Postgres does, and what could be read in two
-//! ways is refused. This is the first of two walls: Postgres runs what passes as a role that may only select from the
-//! views, in a read-only transaction, inside a function that cannot change its role.
+//! Invariants: it is one reading statement; every function it calls is one of [`FUNCTIONS`], provided that none of its
+//! [`Query::members`] is a function; it names no catalogs, settings or roles. The text is split into tokens as in
+//! Postgres, and ambiguous text is refused. This is the first of two barriers: Postgres runs what passes as a role that
+//! may only select from the views, in a read-only transaction, inside a function that cannot change its role.
 
 mod names;
 mod tokens;
@@ -14,17 +14,17 @@ use self::{
 };
 use super::limits::QUERY_BYTES_MAX;
 
-/// How a statement that reads may begin.
+/// First words of a reading statement.
 const BEGINNINGS: [&str; 4] = ["select", "with", "values", "table"];
 
-/// Why a text is not an available query, and where: the character, from 1.
+/// Why a query is refused, and the position of the offending character, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     pub rule: String,
     pub position: usize,
 }
 
-/// A text that may be given to Postgres, without the semicolon at its end.
+/// A statement that may be passed to Postgres, without its final semicolon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     text: String,
@@ -70,14 +70,14 @@ impl Query {
         &self.text
     }
 
-    /// The names behind a dot, without those of available functions. `r.f` is a column, and if there is none, Postgres calls
-    /// the function `f` with `r`.
+    /// The names after a dot, except available functions. `r.f` is a column; if there is none, Postgres calls the
+    /// function `f` with `r`.
     pub fn members(&self) -> &[String] {
         &self.members
     }
 }
 
-/// Checks a token between what is before and after it.
+/// Checks a token in its context.
 fn check(before: &[Token], token: &Token, after: &[Token]) -> Result<(), String> {
     let (name, is_quoted) = match &token.what {
         What::Word(name) => (name, false),
@@ -94,7 +94,7 @@ fn check(before: &[Token], token: &Token, after: &[Token]) -> Result<(), String>
     if !after.first().is_some_and(|next| next.what == What::Mark('(')) {
         return Ok(());
     }
-    // After `as`, and after `with`, it is a name with columns, or a type.
+    // After `as` and `with` it is a name with columns, or a type.
     let is_name = before.last().is_some_and(|word| ["as", "with", "recursive"].iter().any(|known| word.is_word(known)));
     if is_name || is_among(FUNCTIONS, name) {
         return Ok(());
@@ -109,7 +109,7 @@ fn check(before: &[Token], token: &Token, after: &[Token]) -> Result<(), String>
     Err(format!("the function {name} is not available in a query ({instead})"))
 }
 
-/// Whether a name is where a type is: before a text, or in a cast.
+/// Whether a name is in the position of a type: before a string, or in a cast.
 fn is_type(before: &[Token], after: &[Token]) -> bool {
     let is_cast = match before {
         [.., one, other] if one.what == What::Mark(':') => other.what == What::Mark(':'),
@@ -133,7 +133,7 @@ fn is_in_cast(before: &[Token]) -> bool {
     false
 }
 
-/// Whether more than one value is in the parentheses that are open here.
+/// Whether the currently open parentheses contain more than one value.
 fn has_set(inside: &[Token]) -> bool {
     let mut depth = 0_usize;
     for token in inside {

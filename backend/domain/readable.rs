@@ -1,14 +1,14 @@
-//! Text for people: nothing in a payload may control their terminal, or make a line read as another one.
+//! Text for people: nothing in a payload may control their terminal, or make a line look like another one.
 
-/// One line without anything that a terminal acts on.
+/// One line without anything that a terminal interprets.
 ///
-/// Colour sequences are removed, line ends and tabs become spaces, every other control character becomes a visible one,
-/// and so do the invisible characters that reorder text.
+/// CSI sequences such as colours are removed, line breaks and tabs become spaces, other control characters and
+/// invisible characters that reorder text become visible ones.
 pub fn clean(text: &str) -> String {
     clean_with(text, |c| if matches!(c, '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}') { Some(' ') } else { None })
 }
 
-/// Like [`clean`], but line ends and tabs stay.
+/// Like [`clean`], but line breaks and tabs stay.
 pub fn clean_lines(text: &str) -> String {
     clean_with(text, |c| if matches!(c, '\n' | '\t') { Some(c) } else { None })
 }
@@ -27,7 +27,7 @@ fn clean_with(text: &str, keep: fn(char) -> Option<char>) -> String {
             continue;
         }
         out.push(match c {
-            // The symbols for the control characters are in the same order.
+            // The Unicode symbols for control characters are in the same order.
             '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER),
             '\x7f' => '\u{2421}',
             '\u{80}'..='\u{9f}'
@@ -43,7 +43,7 @@ fn clean_with(text: &str, keep: fn(char) -> Option<char>) -> String {
     out
 }
 
-/// What follows a complete `ESC [ … letter`. Only that form is removed: others can contain text, which stays.
+/// The text after a complete `ESC [ … letter`. Only that form is removed: others can contain text, which stays.
 fn after_control_sequence(text: &str) -> Option<&str> {
     let body = text.strip_prefix("\x1b[")?;
     let end = body.find(|c: char| !('\x20'..='\x3f').contains(&c))?;
@@ -51,7 +51,7 @@ fn after_control_sequence(text: &str) -> Option<&str> {
     ('\x40'..='\x7e').contains(&last).then(|| &body[end + 1..])
 }
 
-/// At most this many characters, with a mark where text was cut.
+/// At most `chars_max` characters, with an ellipsis if the text was cut.
 pub fn clip(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),

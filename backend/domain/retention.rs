@@ -1,7 +1,7 @@
-//! Which runs are removed by age.
+//! Removal of runs by age.
 //!
-//! A tree of runs goes as a whole: once every run in it has ended, and the time to live that its root asks for has
-//! passed since the last end. An imported run counts as ended when it was imported.
+//! A tree of runs is removed as a whole, once every run in it has ended and the time to live of its root has passed
+//! since the last end. An imported run counts as ended when it was imported.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,23 +12,23 @@ use super::id::Name;
 pub struct Rule {
     pub agent: Option<Name>,
     pub tag: Option<Name>,
-    /// Seconds; 0 means for ever.
+    /// Seconds; 0 means forever.
     pub ttl_s: i64,
 }
 
-/// What a tree of runs goes by.
+/// The facts that decide when a tree of runs is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Age {
     /// The last end, or import.
     pub since: DateTime<Utc>,
-    /// The root's own time to live, seconds; 0 means for ever.
+    /// The root's own time to live, seconds; 0 means forever.
     pub ttl_s: Option<i64>,
     pub agent: Option<String>,
     pub tags: Vec<String>,
 }
 
-/// How long runs stay: a run's own time to live, else that of the first rule that matches, else the default, else for
-/// ever.
+/// How long runs are kept: a run's own time to live, else that of the first matching rule, else the default, else
+/// forever.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub rules: Vec<Rule>,
@@ -37,13 +37,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The least time to live that the rules and the default give, seconds; `None` if they remove nothing.
+    /// The shortest time to live of the rules and the default, seconds; `None` if they remove nothing.
     pub fn least(&self) -> Option<i64> {
         let all = self.rules.iter().map(|rule| rule.ttl_s).chain(self.ttl_s);
         all.filter(|ttl_s| *ttl_s > 0).min()
     }
 
-    /// When a tree of this age is due; `None` if never.
+    /// When a tree is due; `None` if never.
     pub fn due_at(&self, age: &Age) -> Option<DateTime<Utc>> {
         let matches = |rule: &&Rule| {
             rule.agent.as_ref().is_none_or(|agent| age.agent.as_deref() == Some(agent.as_str()))
@@ -54,7 +54,7 @@ impl Policy {
         age.since.checked_add_signed(TimeDelta::try_seconds(ttl_s)?)
     }
 
-    /// Whether a tree of this age is due.
+    /// Whether a tree is due.
     pub fn is_due(&self, age: &Age, now: DateTime<Utc>) -> bool {
         self.due_at(age).is_some_and(|at| at < now)
     }

@@ -1,6 +1,6 @@
 //! A run's lifecycle: [`decide`] checks what may happen next, [`evolve`] applies it.
 //!
-//! The status is a fold of the run's events and of nothing else, so any copy of the log yields the same.
+//! The status is a fold of the run's events alone, so every copy of the log yields the same.
 //!
 //! ```text
 //! queued → running → (waiting | interrupted → running)* → completed | failed | cancelled
@@ -111,7 +111,7 @@ impl Head {
     }
 }
 
-/// The status after these events, in this order, or why a run in this state refuses them.
+/// The status after these events, in order, or why a run in this state refuses them.
 pub fn decide<'a>(status: Status, types: impl IntoIterator<Item = &'a EventType>) -> Result<Status, Refusal> {
     types.into_iter().try_fold(status, |status, event_type| {
         if status.is_terminal() {
@@ -132,7 +132,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     let mut head = head;
     head.last_seq = head.last_seq.next();
     head.last_event_at = at;
-    // A producer that was cut off reports its run late: then its own times count.
+    // A producer that was disconnected reports its run late; its own times then count.
     head.started_at = head.started_at.map(|started_at| started_at.min(at));
     let Some(status) = Status::after(event_type) else {
         return head;
@@ -141,7 +141,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     match event_type.kind() {
         Some(EventKind::RunCreated) => head.created_at = at,
         Some(EventKind::RunStarted) => head.started_at = Some(at),
-        // A payload that became an artifact is the output itself: it points to the whole.
+        // An offloaded payload is the output itself: it points to the whole.
         Some(EventKind::RunCompleted) => {
             let pointer = || payload.raw_member("$artifact").map(|_| payload.clone());
             head.output = payload.raw_member("output").or_else(pointer);
@@ -155,19 +155,19 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     head
 }
 
-/// What a run is created with besides its identity, and keeps: columns of `store.run`, members of `run.created`.
+/// A run's fields besides its identity: columns of `store.run`, members of `run.created`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunFields {
     pub title: Option<Title>,
     pub input: Option<Json>,
     pub metadata: Json,
     pub tags: Vec<Name>,
-    /// How long a producer may be silent before the run reads as stalled, milliseconds; `None` asks for no lease.
+    /// How long a producer may be silent before the run counts as stalled, milliseconds; `None` asks for no lease.
     pub lease_ms: Option<i64>,
-    // Left out when null, as of all runs that were created before there were these: requests are compared by it.
+    // Omitted when null so that the hash of older requests stays the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_id: Option<ExternalId>,
-    /// How long the run stays after its end, seconds; 0 is for ever, `None` is as the server's rules say.
+    /// How long the run is kept after its end, seconds; 0 is forever, `None` applies the server's rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<i64>,
 }
@@ -179,7 +179,7 @@ impl Default for RunFields {
     }
 }
 
-/// A field that is not within its bound.
+/// A field that exceeds its bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfBounds {
     pub field: &'static str,
@@ -188,7 +188,7 @@ pub struct OutOfBounds {
 }
 
 impl RunFields {
-    /// Whether each is within its bound, and an input within this one.
+    /// Checks that each field is within its bound; the input's is `input_bytes_max`.
     pub fn check(&self, input_bytes_max: usize) -> Result<(), OutOfBounds> {
         let err = |is_too_large, field, rule| Err(OutOfBounds { field, rule, is_too_large });
         let within = |value: Option<i64>, most| value.is_none_or(|value| (0..=most).contains(&value));
@@ -228,17 +228,17 @@ impl Spec {
         !self.start && self.context.agent.is_some()
     }
 
-    /// Tells a repeated request from a different one: a hash of everything specified, whatever the order of keys.
+    /// A hash of everything specified, regardless of key order, to tell a repeated request from a different one.
     pub fn content_hash(&self) -> [u8; 32] {
         let (context, created) = (&self.context, self.events());
-        let said = serde_json::json!({
+        let specified = serde_json::json!({
             "agent": context.agent, "created": created.first().map(|event| canonical(&event.payload)),
             "role": context.role, "start": self.start,
         });
-        Sha256::digest(said.to_string().as_bytes()).into()
+        Sha256::digest(specified.to_string().as_bytes()).into()
     }
 
-    /// The first events of the run's log: all of its creation is in them, so the log alone can rebuild the run.
+    /// The first events of the run's log: they contain its whole creation, so the log alone can rebuild the run.
     pub fn events(&self) -> Vec<NewEvent> {
         let context = &self.context;
         let created = Created {
@@ -256,7 +256,7 @@ impl Spec {
     }
 }
 
-/// A JSON text with its keys sorted; a text that cannot be parsed here, for its numbers, is left as it is.
+/// A JSON text with its keys sorted; one that cannot be parsed here, because of its numbers, is left as it is.
 fn canonical(json: &Json) -> String {
     let Ok(mut value) = serde_json::from_str::<serde_json::Value>(json.as_str()) else {
         return json.as_str().to_owned();
@@ -265,7 +265,7 @@ fn canonical(json: &Json) -> String {
     value.to_string()
 }
 
-/// The payload of `run.created`; what the client sent as JSON is not rewritten.
+/// The payload of `run.created`; JSON from the client is not rewritten.
 #[derive(Serialize)]
 struct Created<'a> {
     #[serde(flatten)]
@@ -316,9 +316,9 @@ mod tests {
     #[test]
     fn a_run_that_is_told_of_late_began_with_the_first_thing_that_happened_in_it() {
         let at = |s: i64| DateTime::from_timestamp(s, 0).unwrap();
-        let told =
+        let events =
             [("run.created", 90), ("run.started", 90), ("log.info", 10), ("log.info", 20), ("run.completed", 30)];
-        let head = told
+        let head = events
             .iter()
             .fold(Head::unborn(at(90)), |head, (word, s)| evolve(head, &word.parse().unwrap(), at(*s), &Json::empty()));
         assert_eq!((head.started_at, head.ended_at, head.created_at), (Some(at(10)), Some(at(30)), at(90)));

@@ -21,12 +21,12 @@ use super::{
 /// The name of the protocol in the handshake.
 pub const SUBPROTOCOL: &str = "runreel.runner.v1";
 
-/// The close code with which a runner returns its runs, for others to take at once.
+/// The close code with which a runner returns its runs for immediate reassignment.
 pub const CLOSE_GIVEN_BACK: u16 = 4_000;
 /// The close code of a connection whose session continues in a newer one.
 pub const CLOSE_REPLACED: u16 = 4_001;
 
-/// From the runner.
+/// A message from the runner.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type")]
 pub enum FromRunner {
@@ -38,12 +38,12 @@ pub enum FromRunner {
     Heartbeat,
     #[serde(rename = "run.done")]
     Done(Done),
-    /// The runner takes no more runs; those it has continue.
+    /// The runner accepts no more runs; those it has continue.
     #[serde(rename = "drain")]
     Drain,
 }
 
-/// The runner's name, and what it serves.
+/// The runner's name, agents and capacity.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Hello {
     pub runner: Name,
@@ -55,10 +55,10 @@ pub struct Hello {
     pub resume: Option<Resume>,
 }
 
-/// A runner that reconnects.
+/// Resumes the session of an earlier connection.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Resume {
-    /// Of the last `welcome`.
+    /// The id from the last `welcome`.
     pub lease_id: Uuid,
     #[serde(default)]
     pub last_acked: LastAcked,
@@ -68,15 +68,15 @@ pub struct Resume {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum LastAcked {
-    /// Of each run the runner still executes, 0 if none was.
+    /// Per run that the runner still executes; 0 if none was.
     Runs(BTreeMap<RunId, u64>),
-    /// Of all of them; the runner knows every run it was assigned.
+    /// For all runs together; the runner knows every run it was assigned.
     All(u64),
     #[default]
     None,
 }
 
-/// Events of one run, all or none; `n` counts the messages of the run from 1.
+/// Events of one run, committed as a whole or not at all; `n` counts the messages of the run from 1.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Events {
     pub run_id: RunId,
@@ -89,7 +89,7 @@ pub struct Done {
     pub run_id: RunId,
 }
 
-/// From the server.
+/// A message from the server.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type")]
 pub enum ToRunner {
@@ -109,13 +109,13 @@ pub enum ToRunner {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Welcome {
-    /// Sent in `hello.resume` to return to these runs.
+    /// Sent in `hello.resume` to resume these runs.
     pub lease_id: Uuid,
-    /// How often the runner must be heard.
+    /// Longest interval between messages of the runner.
     pub heartbeat_ms: u64,
-    /// How long it may be away.
+    /// How long the runner may be disconnected.
     pub lease_ms: u64,
-    /// The runs it has returned to.
+    /// The resumed runs.
     #[serde(default)]
     pub runs: Vec<RunId>,
 }
@@ -129,14 +129,14 @@ pub struct Assign {
     pub context: About,
 }
 
-/// The rest of what a runner is given about a run.
+/// The rest of a run's data for a runner.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct About {
     pub root_run_id: RunId,
     pub parent_run_id: Option<RunId>,
     pub owner_id: String,
     pub session_id: Option<Name>,
-    /// Where the message that the run answers came from.
+    /// The origin of the message that the run answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +150,7 @@ pub struct About {
     /// `queued`; `running` if a holder's lease lapsed or an interrupt was answered; `waiting` if its children ended.
     pub status: Status,
     pub last_seq: i64,
-    /// How many answers to interrupts follow at once, each as a `run.resume`.
+    /// How many answers to interrupts follow immediately, each as a `run.resume`.
     #[serde(default)]
     pub answers: usize,
 }
@@ -182,7 +182,7 @@ pub struct Ack {
     pub last_seq: i64,
 }
 
-/// Why something was not done; `docs/protocol.md` describes each. A code never changes its meaning.
+/// Why a message was refused; `docs/protocol.md` describes each code. A code never changes its meaning.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerCode {
@@ -233,7 +233,7 @@ impl RunnerCode {
     }
 }
 
-/// What was not done, and why.
+/// An error about a message, or about a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct RunnerError {
     pub code: RunnerCode,

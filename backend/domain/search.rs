@@ -1,4 +1,4 @@
-//! What somebody looks for, and how the index spells it.
+//! Search queries, and the spelling of words in the index.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -13,16 +13,16 @@ const NO_WORD: Malformed = Malformed("there is no word to search for: at least o
 const TOO_MANY: Malformed = Malformed("at most 16 words can be searched for at a time");
 const SHORT: Malformed = Malformed("the beginning of a word before * needs at least 3 characters");
 
-/// A word, or how one begins.
+/// A word, or the prefix of one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Term {
     word: String,
-    /// How earlier releases spelled it in the index.
+    /// Its spelling in the index of earlier releases, if different.
     before: Option<String>,
     is_beginning: bool,
 }
 
-/// Words that must all be there.
+/// Words that must all be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search(Vec<Term>);
 
@@ -41,7 +41,7 @@ impl FromStr for Search {
                 before.clear();
             }
             let unspaced = |word: &str| word.chars().all(words::is_unspaced);
-            // Of a script without spaces, the last character alone is there for who looks for nothing else.
+            // In a script without spaces, the last character is a word only for searches of that single character.
             if found.len() > 1 && found.last().is_some_and(|word| word.chars().count() == 1 && unspaced(word)) {
                 found.pop();
             }
@@ -66,7 +66,7 @@ impl FromStr for Search {
 }
 
 impl Search {
-    /// Each word as a query of the index.
+    /// One query of the index per word.
     pub fn queries(&self, owner: &OwnerId) -> Vec<String> {
         let query_of = |word: &str, term: &Term| query(&lexeme(owner.as_str(), ':', word), term.is_beginning);
         let either = |term: &Term| match &term.before {
@@ -88,7 +88,7 @@ impl Search {
         false
     }
 
-    /// Whether one of the words is in a text.
+    /// Whether any of the words is in a text.
     pub fn touches(&self, text: &str) -> bool {
         let mut is_there = false;
         words::words(text, |word| is_there |= self.0.iter().any(|term| term.is(word)));
@@ -107,19 +107,19 @@ pub fn model_query(owner: &OwnerId, model: &str) -> String {
     query(&lexeme(owner.as_str(), '=', model), false)
 }
 
-/// A word as the index has it. It begins with a part of its owner's key, so what one owner searches costs nothing that
-/// another has written; whose it is, is decided by the row.
+/// A word as stored in the index. The prefix from its owner's key keeps one owner's search from scanning the entries of
+/// others; the row decides who owns it.
 fn lexeme(owner: &str, kind: char, word: &str) -> String {
     format!("{}{kind}{word}", owner.get(..8).unwrap_or(owner))
 }
 
-/// A query of Postgres for one lexeme.
+/// A Postgres text search query for one lexeme.
 fn query(lexeme: &str, is_beginning: bool) -> String {
     let quoted = lexeme.replace('\\', "\\\\").replace('\'', "''");
     format!("'{quoted}'{}", if is_beginning { ":*" } else { "" })
 }
 
-/// Adds what is found of an event to the words of its run: those of its payload, and the models that it names.
+/// Adds the words of an event's payload to those of its run, and the models that it names.
 pub fn index_payload(lexemes: &mut BTreeSet<String>, owner: &str, payload: &str) {
     let mut left = EVENT_WORDS_MAX;
     words::texts(payload, |part| match part {

@@ -1,7 +1,7 @@
-//! Append-only lists, stored in segments: appending changes or adds the last one, and the others stay as they are.
+//! Append-only lists, stored in segments: an append changes the last segment or adds one; the others stay the same.
 //!
-//! A list named `messages` is the channel `messages` as long as it is short; the rest is in `messages.1`, `messages.2`
-//! and so on. Where a segment ends depends only on what precedes it, so the same list is always cut in the same way.
+//! A list named `messages` is the channel `messages` while it is short; the rest is in `messages.1`, `messages.2` and
+//! so on. Where a segment ends depends only on what precedes it, so the same list is always split in the same way.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub fn channel(list: &str, segment: usize) -> String {
     if segment == 0 { list.to_owned() } else { format!("{list}.{segment}") }
 }
 
-/// Which segment of the list a channel holds, if any.
+/// The segment of the list that a channel holds, if any.
 pub fn segment(list: &str, channel: &str) -> Option<usize> {
     match channel.strip_prefix(list)? {
         "" => Some(0),
@@ -27,7 +27,7 @@ pub fn segment(list: &str, channel: &str) -> Option<usize> {
 pub fn split(items: &[Value]) -> Vec<String> {
     let (mut segments, mut open, mut before) = (Vec::new(), String::from("["), 0);
     for item in items {
-        // The longer the list, the longer its segments, so that there are not too many.
+        // The longer the list, the longer its segments, to limit their number.
         if open.len() >= SEGMENT_BYTES.max(before / SEGMENT_PART) {
             before += open.len();
             segments.push(std::mem::replace(&mut open, String::from("[")) + "]");
@@ -41,7 +41,7 @@ pub fn split(items: &[Value]) -> Vec<String> {
     segments
 }
 
-/// The list in these segments; `None` if one is missing or is no array.
+/// The list in these segments; `None` if one is missing or not an array.
 pub fn join(mut segments: Vec<(usize, Value)>) -> Option<Vec<Value>> {
     segments.sort_by_key(|(segment, _)| *segment);
     let is_whole = segments.iter().enumerate().all(|(n, (segment, _))| n == *segment);
@@ -53,7 +53,7 @@ pub fn join(mut segments: Vec<(usize, Value)>) -> Option<Vec<Value>> {
     is_whole.then_some(items)
 }
 
-/// A checkpoint with such a list in one channel again, for readers that do not know segments.
+/// The checkpoint with the segments of `list` joined into one channel, for readers that do not know segments.
 #[must_use]
 pub fn joined(checkpoint: Checkpoint, list: &str) -> Checkpoint {
     let of_list = |(channel, blob): &(Channel, Blob)| {

@@ -1,8 +1,8 @@
-//! The rules of a conversation: who may speak, what begins a session, how a message is presented to an agent.
+//! The rules of a conversation: who may speak, what starts a session, how a message is presented to an agent.
 //!
-//! A *chat* is where a channel's messages come from. A *session* is a period of conversation in it. A *thread* is what
-//! the agent remembers. Every rule of the router is a function of this file or of [`thread`]; the router calls one
-//! after another and applies the results.
+//! A *chat* is the place in a channel that messages come from. A *session* is a period of conversation in it. A
+//! *thread* is the agent's memory. Every rule of the router is a function of this file or of [`thread`]; the router
+//! calls them in turn and applies the results.
 
 pub mod inbound;
 pub mod thread;
@@ -91,12 +91,12 @@ pub fn is_allowed(allowed: &[UserId], user: &UserId) -> bool {
     allowed.is_empty() || allowed.contains(user)
 }
 
-/// An id that may be logged: the same for the same user, and of no use without the key.
+/// An id that is safe to log: stable per user, and meaningless without the key.
 pub fn hashed(key: &[u8], channel: &ChannelName, id: &str) -> String {
     hex::encode(&keyed_hash(key, &["channel-id", channel.as_str(), id])[..8])
 }
 
-/// HMAC-SHA256 of parts that cannot be shifted into each other.
+/// HMAC-SHA256 of length-prefixed parts.
 pub fn keyed_hash(key: &[u8], parts: &[&str]) -> [u8; 32] {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
     for part in parts {
@@ -122,10 +122,10 @@ fn is_new_command(text: &str, bot: Option<&str>) -> bool {
         && name.is_none_or(|name| bot.is_some_and(|bot| bot.trim_start_matches('@').eq_ignore_ascii_case(name)))
 }
 
-/// The message's text without the trigger if it is meant for the agent; otherwise `None`.
+/// The message's text without the trigger if it is addressed to the agent; otherwise `None`.
 ///
-/// In private every message is meant for it. In a group it must begin with the trigger, unless it is addressed to the
-/// agent otherwise (a reply to it, a mention). A channel without a trigger accepts every message.
+/// In a private chat every message is. In a group it must start with the trigger or address the agent otherwise (a
+/// reply to it, a mention). A channel without a trigger accepts every message.
 pub fn heard<'a>(inbound: &'a Inbound, trigger: Option<&str>) -> Option<&'a str> {
     let text = inbound.text.as_deref().unwrap_or_default();
     let Some(trigger) = trigger.filter(|_| !inbound.is_private) else { return Some(text) };
@@ -135,12 +135,12 @@ pub fn heard<'a>(inbound: &'a Inbound, trigger: Option<&str>) -> Option<&'a str>
     }
 }
 
-/// A character without its case: via upper case, so that a final sigma is a sigma and ß is ss.
+/// Case folding of a character: via upper case, so that a final sigma is a sigma and ß is ss.
 fn folded(c: char) -> impl Iterator<Item = char> {
     c.to_uppercase().flat_map(char::to_lowercase)
 }
 
-/// What follows the trigger, if the text begins with it, ignoring case.
+/// The text after the trigger, if it starts with it, ignoring case.
 pub fn strip_trigger<'a>(text: &'a str, trigger: &str) -> Option<&'a str> {
     let mut wanted = trigger.chars().flat_map(folded).peekable();
     for (at, c) in text.trim_start().char_indices() {
@@ -161,12 +161,12 @@ pub fn is_empty(text: &str, has_image: bool) -> bool {
     text.trim().is_empty() && !has_image
 }
 
-/// Whether a session that was last active then is over now. A clock that went back ends no session.
+/// Whether a session's idle timeout has passed. A clock that went back ends no session.
 pub fn is_idle(last_activity: DateTime<Utc>, now: DateTime<Utc>, idle_timeout_s: i64) -> bool {
     now - last_activity >= TimeDelta::seconds(idle_timeout_s)
 }
 
-/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`. The time has the precision it came with.
+/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`. The time keeps its original precision.
 ///
 /// Brackets and control characters in a name could imitate other parts, so they are replaced.
 pub fn formatted(inbound: &Inbound, text: &str) -> String {
@@ -188,7 +188,7 @@ pub fn formatted(inbound: &Inbound, text: &str) -> String {
     line
 }
 
-/// Where the image of a message is.
+/// The location of a message's image.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImagePlace {
     /// Inside the message, as a data URI.
@@ -197,7 +197,7 @@ pub enum ImagePlace {
     Artifact { reference: Value, url: String },
 }
 
-/// The agent's input: one message of the user, with its text and its images. Those that have no place are inline.
+/// The agent's input: one user message with its text and images. Images without an entry in `places` are inline.
 pub fn agent_input(formatted: &str, inbound: &Inbound, places: &[ImagePlace]) -> Value {
     let mut content = vec![json!({ "type": "text", "text": formatted })];
     for (n, image) in inbound.images().enumerate() {
@@ -226,7 +226,7 @@ pub fn said(value: &Value) -> Option<String> {
     text_of(value).filter(|text| !text.is_empty())
 }
 
-/// The text in one of the shapes that agents answer in.
+/// The text in a value of one of the shapes that agents answer in.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -253,18 +253,17 @@ fn text_of(value: &Value) -> Option<String> {
 pub struct LogLine {
     /// `user` or `assistant`.
     pub role: String,
-    /// The text; with images a list of parts, the text and one for each, which describes the image and does not contain
-    /// it.
+    /// The text; with images, a list of parts: the text, and a description of each image without its bytes.
     pub content: Value,
     /// RFC 3339, UTC, microseconds.
     pub ts: String,
     pub channel: String,
-    /// Who spoke, or who is answered.
+    /// The author, or the addressee of an answer.
     pub user_id: String,
 }
 
 impl LogLine {
-    /// A line for a message of the user.
+    /// The line for a user's message.
     pub fn of_user(channel: &ChannelName, inbound: &Inbound, text: &str) -> Self {
         let shown = |image: &Image| json!({ "type": "image", "media_type": image.media_type.as_str(), "size": image.size(), "sha256": image.sha256() });
         let images: Vec<Value> = inbound.images().map(shown).collect();
@@ -276,7 +275,7 @@ impl LogLine {
         Self::new("user", content, inbound.at, channel, &inbound.user_id)
     }
 
-    /// A line for an answer of the agent.
+    /// The line for an agent's answer.
     pub fn of_agent(channel: &ChannelName, user: &UserId, text: &str, at: DateTime<Utc>) -> Self {
         Self::new("assistant", Value::from(text), at, channel, user)
     }
@@ -286,13 +285,13 @@ impl LogLine {
         Self { role: role.to_owned(), content, ts, channel: channel.to_string(), user_id: user.to_string() }
     }
 
-    /// The line with its line feed, within its bound.
+    /// The line with its line feed; a content over the bound is cut.
     pub fn to_line(&self) -> String {
         let whole = serde_json::to_string(self).unwrap_or_default() + "\n";
         if whole.len() <= SESSION_LINE_BYTES_MAX {
             return whole;
         }
-        // Every byte of text is at most six of JSON.
+        // A byte of text takes at most six bytes of JSON.
         let text = match &self.content {
             Value::String(text) => text.clone(),
             other => text_of(other).unwrap_or_default(),
@@ -306,7 +305,7 @@ impl LogLine {
     }
 }
 
-/// Where a message came from.
+/// The chat that a message came from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chat {
     pub channel: ChannelName,

@@ -1,9 +1,9 @@
-//! The timeline: events paired into spans, spans nested into a waterfall, and the most useful sums.
+//! The timeline: events paired into spans, spans nested into a waterfall, and sums.
 //!
 //! `X.started` opens a span and `X.completed` or `X.failed` with the same `span_id` closes it; `parent_span_id` nests.
-//! A waterfall needs no more, so it is computed from the log and stored nowhere.
+//! A waterfall needs no more, so it is computed from the log and not stored.
 //!
-//! The fold keeps a bounded number of spans, whatever the log holds; what it does not keep still counts in the sums.
+//! The fold keeps a bounded number of spans; the others still count in the sums.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -18,7 +18,7 @@ use super::{
     run::Status,
 };
 
-/// The name for the sums of all names that have none of their own.
+/// The name under which names without their own sum are counted.
 const OTHERS: &str = "(others)";
 
 /// Whether a span has ended, and how.
@@ -83,7 +83,7 @@ pub struct Summary {
     pub usage: BTreeMap<String, f64>,
 }
 
-/// The fold itself: feed it the run's events in order, then [`Timeline::finish`].
+/// The fold: takes the run's events in order, then [`Timeline::finish`].
 #[derive(Debug)]
 pub struct Timeline {
     run_id: RunId,
@@ -93,14 +93,14 @@ pub struct Timeline {
     open: BTreeMap<(String, SpanId), Open>,
     summary: Summary,
     paused_at: Option<DateTime<Utc>>,
-    /// Whether the pause is for a person, and the total of such pauses before it.
+    /// Whether the current pause is for a person.
     is_asking: bool,
     asked_ms: f64,
     last_at: DateTime<Utc>,
     last_seq: Seq,
 }
 
-/// An open span, and the total of pauses for persons when it began.
+/// An open span, and the total of pauses for people before its start.
 #[derive(Debug)]
 struct Open {
     slot: SpanSlot,
@@ -117,11 +117,11 @@ enum SpanSlot {
 /// The result of a fold.
 #[derive(Debug)]
 pub struct Folded {
-    /// In the order they started.
+    /// In start order.
     pub spans: Vec<Span>,
     pub spans_omitted: usize,
     pub summary: Summary,
-    /// The last seq that was taken.
+    /// The last seq of the fold.
     pub last_seq: Seq,
 }
 
@@ -147,7 +147,7 @@ impl Timeline {
         let seq = event.seq.expect("a timeline is made of durable events");
         add(&mut self.summary.counts, event.event_type.as_str(), 1);
         self.last_seq = seq;
-        // A producer that reports a run late opens it with the time of the report.
+        // The first events of a run that was reported late have the time of the report.
         if !matches!(event.event_type.kind(), Some(EventKind::RunCreated | EventKind::RunStarted)) {
             self.last_at = self.last_at.max(event.at);
         }
@@ -200,7 +200,7 @@ impl Timeline {
         let mut span = self.bar(kind, event, seq);
         span.child_run_id = text(event, "run_id");
         let open = Open { slot: self.keep(span), asked_ms: self.asked_ms };
-        // Beyond this, the end of a span counts as one without a start.
+        // Beyond this bound, the end of a span counts as one without a start.
         let is_known = matches!(open.slot, SpanSlot::Shown(_)) || self.open.len() < 2 * SPANS_MAX;
         if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
             self.open.insert((kind.to_owned(), span_id.clone()), open);
@@ -222,7 +222,7 @@ impl Timeline {
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
         let own_ms = event.payload.member("duration_ms").filter(|ms: &f64| *ms >= 0.0);
         let Open { slot, asked_ms } = opened.unwrap_or_else(|| {
-            // An end without a start (a message, say) is a bar of the length it reports.
+            // An end without a start (such as a message) is a bar of the reported duration.
             let mut span = self.bar(kind, event, seq);
             span.start_ms = (end_ms - own_ms.unwrap_or(0.0)).max(0.0);
             Open { slot: self.keep(span), asked_ms: self.asked_ms }
@@ -236,7 +236,7 @@ impl Timeline {
                 &mut *omitted
             }
         };
-        // A supervisor reports its workers when all have ended; each bar is as long as its worker took.
+        // A supervisor may report its workers when all have ended; each bar is as long as its worker took.
         if let (Some(own_ms), "worker") = (own_ms, kind) {
             close(span, seq, failed, end_ms.min(span.start_ms + own_ms));
         } else {
@@ -282,7 +282,7 @@ impl Timeline {
         }
     }
 
-    /// The spans and the sums of all that was taken.
+    /// The spans and sums of all events.
     pub fn finish(mut self) -> Folded {
         self.resume(self.last_at);
         self.summary.total_ms = ms(self.zero, self.last_at);
@@ -292,7 +292,7 @@ impl Timeline {
 }
 
 impl Span {
-    /// Separates the own duration of an ended span from the rest of its time.
+    /// Splits the time of an ended span into its own duration and waiting.
     fn account(&mut self, own_ms: Option<f64>, asked_ms: f64) {
         let between_ms = self.duration_ms.unwrap_or(0.0);
         let duration_ms = own_ms.unwrap_or((between_ms - asked_ms).max(0.0));
@@ -301,13 +301,13 @@ impl Span {
     }
 }
 
-/// A member that is text, cut to the longest name.
+/// A text member, cut to the longest name.
 fn text(event: &Recorded, member: &str) -> Option<String> {
-    // A copy, so that what is cut off does not stay in memory.
+    // A copy, so that the cut part does not stay in memory.
     event.payload.member::<String>(member).map(|text| cut(&text).to_owned())
 }
 
-/// A name of at most the longest length.
+/// Cuts a name to the longest length.
 pub(super) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(SPAN_NAME_BYTES_MAX)]
 }

@@ -1,18 +1,18 @@
-//! The splice: how one reader moves from the database to the live bus without a gap and without a repeat.
+//! The splice: how a reader moves from the database to the live bus without gaps or repeats.
 //!
-//! A pure state machine. Its driver (`timeline::follow`) subscribes to the bus first, then feeds in what happens and
-//! executes the steps it gets back; it decides nothing. The rules:
+//! A pure state machine. Its driver (`timeline::follow`) subscribes to the bus first, then feeds in inputs and executes
+//! the returned steps; it makes no decisions. The rules:
 //!
-//! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost in the meantime: they are all in the
-//!   table, and the page after next will hold them.
-//! * After the last page the machine asks to [`Step::GoLive`]: the driver empties the queue of live frames. When, under
+//! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost meanwhile: they are all in the
+//!   table, and a later page will contain them.
+//! * After the last page the machine asks to [`Step::GoLive`]: the driver empties the queue of live frames. Once, under
 //!   the publisher's lock, the queue is empty and everything the page saw has been published, it hands over the texts
 //!   open at that moment. (A page may be ahead of the bus: committed, but not published yet. Going live then would show
 //!   a message as open whose end the reader already has.)
-//! * While [`Phase::Live`], the next event is delivered, an old one dropped, and a gap or a lagging bus means paging
-//!   again from the current position. Lag is not loss.
+//! * While [`Phase::Live`], the next event is delivered, an old one dropped; a gap or a lagging bus leads back to
+//!   paging from the current position. Lag is not loss.
 //!
-//! The tests explore every interleaving of a small world: commits, publications, a ring that overflows, pages.
+//! The tests explore every interleaving in a small model: commits, publications, an overflowing ring, pages.
 
 use super::{cursor::FeedCursor, id::Seq};
 
@@ -24,7 +24,7 @@ pub struct LogPosition {
     pub position: i64,
 }
 
-/// How far a reader has come.
+/// A reader's position.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReadPosition {
     /// One run: seqs are contiguous, so a gap is visible.
@@ -65,7 +65,7 @@ enum Phase {
     Live,
 }
 
-/// What happened.
+/// What happened, as reported by the driver.
 #[derive(Debug)]
 pub enum Input<F> {
     /// A page from the database after the reader's position, in order; `complete` when it reached the tail.
@@ -74,13 +74,13 @@ pub enum Input<F> {
     Durable(LogPosition, F),
     /// A delta from the bus.
     Ephemeral(F),
-    /// The bus overwrote frames this reader had not taken.
+    /// The bus overwrote frames that this reader had not received.
     Lagged,
     /// Under the publisher's lock the queue was empty, and all that the last page saw had been published.
     WentLive,
 }
 
-/// What the driver must do, in order.
+/// A step for the driver, to be executed in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<F> {
     /// Read a page after the reader's position.
@@ -91,7 +91,7 @@ pub enum Step<F> {
     Deliver(F),
     /// Retention deleted events this reader asked for.
     Gap { requested_after: Seq, first_seq: Seq },
-    /// The reader has everything so far (`first_time` once), and needs the texts open at this moment.
+    /// The reader has everything so far (`first_time` once) and needs the texts open at this moment.
     CaughtUp { first_time: bool },
 }
 
@@ -101,12 +101,12 @@ pub struct Splice {
     track: ReadPosition,
     phase: Phase,
     caught_up: bool,
-    /// A live event passed while a page was being read, so the page may be older than it.
+    /// A live event or lag was seen while a page was being read, so the page may be older.
     stale: bool,
 }
 
 impl Splice {
-    /// A reader that has seen everything up to `track` and must begin with a [`Step::Query`].
+    /// A reader that has seen everything up to `track`; its driver must start with a [`Step::Query`].
     pub fn new(track: ReadPosition) -> Self {
         Self { track, phase: Phase::Paging, caught_up: false, stale: false }
     }
@@ -115,7 +115,7 @@ impl Splice {
         &self.track
     }
 
-    /// Takes one input and returns the steps that follow.
+    /// Processes one input and returns the resulting steps.
     pub fn step<F>(&mut self, input: Input<F>) -> Vec<Step<F>> {
         match input {
             Input::Page { events, tail, complete } => self.page(events, tail, complete),
@@ -144,7 +144,7 @@ impl Splice {
                 Fit::Old => continue,
                 Fit::Next => {}
                 Fit::Hole => {
-                    // A page is a snapshot of a contiguous log: what is missing in it was deleted.
+                    // A page is a snapshot of a contiguous log: missing events were deleted.
                     if let ReadPosition::Run(requested_after) = self.track {
                         steps.push(Step::Gap { requested_after, first_seq: place.seq });
                     }

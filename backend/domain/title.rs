@@ -1,7 +1,7 @@
-//! The title of an event: what a person wants to know of its payload, in one line.
+//! The title of an event: a one-line summary of its payload for people.
 //!
-//! It is derived here and nowhere else: the index of a run and the lines that commands print are made of its parts.
-//! Payloads have shapes that nobody promised, so every member is optional and every part is cut.
+//! Derived only here: the index of a run and the output of commands are made from its parts. The shape of a payload is
+//! not guaranteed, so every member is optional and every part is clipped.
 
 use serde_json::Value;
 
@@ -13,36 +13,36 @@ use super::{
     usage::Usage,
 };
 
-/// Longest arguments of a tool call inside a title, characters.
+/// Longest arguments of a tool call in a title, characters.
 const ARGS_CHARS_MAX: usize = 120;
 
 /// A part of a title.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Text(String),
-    /// How long the payload says it took, milliseconds.
+    /// Duration stated in the payload, milliseconds.
     DurationMs(f64),
-    /// Tokens that a model was sent, and that it made.
+    /// Input and output tokens of a model call.
     Tokens(u64, u64),
-    /// The payload is an artifact of so many bytes.
+    /// Size in bytes of a payload that became an artifact.
     Stored(u64),
 }
 
 /// The parts of an event's title, in order.
 pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
-    // A large payload is in an artifact; the event keeps the beginning of it.
+    // A large payload is in an artifact; the event keeps its beginning.
     if payload["$artifact"].is_object() {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
         return some([Some(Part::Stored(size)), text(payload, &["preview"])]);
     }
     let Some(kind) = EventKind::parse(event_type) else { return or_json(Vec::new(), payload) };
-    let told = payload["duration_ms"].as_f64().map(Part::DurationMs);
+    let duration = payload["duration_ms"].as_f64().map(Part::DurationMs);
     let error =
         || Failure::of_event(payload).map(|error| Part::Text(clip(&format!("error: {error}"), TITLE_PART_CHARS_MAX)));
     match kind {
         EventKind::RunCreated => some([text(payload, &["title", "input"])]),
         EventKind::RunCompleted => some([text(payload, &["output"])]),
-        EventKind::RunFailed | EventKind::StepFailed => some([text(payload, &["name"]), error(), told]),
+        EventKind::RunFailed | EventKind::StepFailed => some([text(payload, &["name"]), error(), duration]),
         EventKind::RunStarted
         | EventKind::RunWaiting
         | EventKind::RunInterrupted
@@ -51,16 +51,16 @@ pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
         EventKind::ToolStarted => vec![Part::Text(call(payload))],
         EventKind::ToolCompleted => {
             let result = words(payload, &["result", "output"]).map(|result| Part::Text(format!("→ {result}")));
-            some([text(payload, &["name"]), told, result])
+            some([text(payload, &["name"]), duration, result])
         }
-        EventKind::ToolFailed => some([text(payload, &["name"]), told, error()]),
-        EventKind::StepStarted | EventKind::StepCompleted => some([text(payload, &["name", "title"]), told]),
+        EventKind::ToolFailed => some([text(payload, &["name"]), duration, error()]),
+        EventKind::StepStarted | EventKind::StepCompleted => some([text(payload, &["name", "title"]), duration]),
         EventKind::WorkerSpawned | EventKind::WorkerCompleted | EventKind::WorkerFailed => {
             let child = words(payload, &["run_id"]).map(|run_id| Part::Text(format!("run {run_id}")));
-            some([text(payload, &["agent", "name", "title"]), told, text(payload, &["summary"]), error(), child])
+            some([text(payload, &["agent", "name", "title"]), duration, text(payload, &["summary"]), error(), child])
         }
         EventKind::MessageCompleted | EventKind::ReasoningCompleted => {
-            // What people, tools and prompts said reads like an answer otherwise.
+            // Without its role, text of people, tools and prompts would read like an answer.
             let who = words(payload, &["role"]).filter(|role| role != "assistant");
             let who = who.map(|role| Part::Text(format!("{role}:")));
             some([who, text(payload, &["content", "text", "parts"]), tokens(payload)])
@@ -83,7 +83,7 @@ pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
     }
 }
 
-/// The texts of some parts as one clean line of at most so many characters.
+/// Joins the texts of parts into one clean line of at most `chars_max` characters.
 pub fn line(parts: impl IntoIterator<Item = String>, chars_max: usize) -> String {
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
     clip(clean(&parts.join(" ")).trim(), chars_max)
@@ -117,14 +117,14 @@ fn text(payload: &Value, names: &[&str]) -> Option<Part> {
     words(payload, names).map(Part::Text)
 }
 
-/// The first of these members that is not empty, as text.
+/// The first non-empty member of these, as text.
 fn words(payload: &Value, names: &[&str]) -> Option<String> {
     names.iter().map(|name| plain(&payload[*name])).find(|text| !text.trim().is_empty())
 }
 
-/// Text as text, content parts as their texts, what has a message as that, anything else as JSON.
+/// Text as it is, content parts as their texts, an object by its message, anything else as JSON.
 fn plain(value: &Value) -> String {
-    let told = match value {
+    let text = match value {
         Value::Null => String::new(),
         Value::String(text) => clip(text, TITLE_PART_CHARS_MAX),
         Value::Array(parts) if parts.iter().any(|part| part["text"].is_string()) => {
@@ -137,7 +137,7 @@ fn plain(value: &Value) -> String {
         },
         other => short(other),
     };
-    if told == "{}" || told == "[]" { String::new() } else { told }
+    if text == "{}" || text == "[]" { String::new() } else { text }
 }
 
 fn short(value: &Value) -> String {

@@ -1,11 +1,11 @@
-//! W3C trace context: which trace a request is part of.
+//! W3C trace context.
 
 /// Whether a text is a trace id: 32 lower-case hexadecimal digits, not all of them 0.
 pub fn is_trace_id(text: &str) -> bool {
     is_hex(text, 32) && text.bytes().any(|digit| digit != b'0')
 }
 
-/// The trace id of a `traceparent`; `None` if it is invalid, and then the trace begins here.
+/// The trace id of a `traceparent`; `None` if it is invalid, so that a new trace starts here.
 pub fn of_parent(text: &str) -> Option<&str> {
     let mut parts = text.trim().splitn(5, '-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -15,8 +15,8 @@ pub fn of_parent(text: &str) -> Option<&str> {
     (is_whole && has_span && is_hex(flags, 2) && is_trace_id(trace)).then_some(trace)
 }
 
-/// The `traceparent` of calls that are made for a run of this trace. The run's own span ids have another form, so the
-/// call's parent is the trace id's last 16 digits.
+/// The `traceparent` of calls made for a run of this trace. The run's own span ids have another form, so the parent is
+/// the trace id's last 16 digits.
 pub fn parent_of(trace_id: &str) -> String {
     let span = trace_id.get(16..).filter(|span| span.bytes().any(|digit| digit != b'0')).unwrap_or("0000000000000001");
     format!("00-{trace_id}-{span}-01")

@@ -1,5 +1,4 @@
-//! What a call of a model took: its tokens, in whatever words its producer has for them. They are read here and nowhere
-//! else.
+//! Tokens used by model calls. The member names of all producers are known only here.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -7,21 +6,21 @@ use serde_json::Value;
 
 use super::{event::Recorded, json::JsonSlice, limits::NAME_CHARS_MAX};
 
-/// A larger number of tokens is none.
+/// Larger numbers are ignored.
 const TOKENS_MAX: f64 = 1e11;
 
-/// How many tokens a call of a model took.
+/// Tokens of a model call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All of the input.
+    /// All input.
     pub input: u64,
-    /// Of the input, those that the provider had in its cache.
+    /// Input read from the provider's cache.
     pub cached: u64,
-    /// Of the input, those that the provider put into its cache.
+    /// Input written to the provider's cache.
     pub cache_write: u64,
-    /// All of the output.
+    /// All output.
     pub output: u64,
-    /// Of the output, those that are no part of the answer.
+    /// Output that is not part of the answer.
     pub reasoning: u64,
 }
 
@@ -35,25 +34,25 @@ impl AddAssign for Usage {
     }
 }
 
-/// A call of a model, as an event tells it.
+/// A model call, as an event reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub model: Option<String>,
     pub usage: Usage,
 }
 
-/// The calls of a run, or of several, put together.
+/// Totals of the model calls of one or more runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     pub calls: i64,
     pub usage: Usage,
-    /// US dollars of the calls whose price is known; `None` if it is known of none.
+    /// US dollars of the calls with a known price; `None` if there are none.
     pub cost_usd: Option<f64>,
-    /// Whether the price of some is not known.
+    /// Whether the price of some calls is unknown.
     pub is_partial: bool,
 }
 
-/// Names of all of the input, in the order in which they count.
+/// Names for all input, in order of precedence.
 const INPUT: [&str; 6] = [
     "input_tokens",
     "prompt_tokens",
@@ -70,24 +69,24 @@ const OUTPUT: [&str; 6] = [
     "gen_ai.usage.output_tokens",
     "gen_ai.usage.completion_tokens",
 ];
-/// Names of a part of the input.
+/// Names for a part of the input.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_tokens", "cache_read", "cachedInputTokens", "gen_ai.usage.cache_read.input_tokens"];
 const CACHE_WRITE: [&str; 4] =
     ["cache_write_tokens", "cache_creation_tokens", "cache_creation", "gen_ai.usage.cache_creation.input_tokens"];
 const REASONING: [&str; 4] =
     ["reasoning_tokens", "reasoning", "reasoningTokens", "gen_ai.usage.reasoning.output_tokens"];
-/// Names of what comes on top of the input that a provider tells.
+/// Names for tokens that the reported input does not include.
 const CACHED_ON_TOP: [&str; 1] = ["cache_read_input_tokens"];
 const CACHE_WRITE_ON_TOP: [&str; 1] = ["cache_creation_input_tokens"];
 
 impl Usage {
-    /// Reads the member `usage` of a payload; `None` if it tells no tokens.
+    /// Reads the member `usage` of a payload; `None` if it has no token counts.
     pub fn of(usage: JsonSlice<'_>) -> Option<Self> {
         Self::read(&serde_json::from_str(usage.as_str()).ok()?)
     }
 
-    /// The same for a value.
+    /// As [`Self::of`], for a parsed value.
     pub fn read(usage: &Value) -> Option<Self> {
         let numbers = numbers(usage);
         let find = |names: &[&str]| names.iter().find_map(|name| numbers.get(*name).copied());
@@ -95,15 +94,15 @@ impl Usage {
         let (cached, cached_on_top) = (find(&CACHED), find(&CACHED_ON_TOP));
         let (cache_write, write_on_top) = (find(&CACHE_WRITE), find(&CACHE_WRITE_ON_TOP));
         let reasoning = find(&REASONING);
-        let told = [input, output, cached, cached_on_top, cache_write, write_on_top, reasoning];
-        if told.iter().all(Option::is_none) {
+        let counts = [input, output, cached, cached_on_top, cache_write, write_on_top, reasoning];
+        if counts.iter().all(Option::is_none) {
             return None;
         }
         let or =
             |part: Option<u64>, on_top: Option<u64>| part.map_or((on_top.unwrap_or(0), on_top), |part| (part, None));
         let ((cached, more), (cache_write, more_written)) = (or(cached, cached_on_top), or(cache_write, write_on_top));
         let mut input = input.unwrap_or(0) + more.unwrap_or(0) + more_written.unwrap_or(0);
-        // A part cannot be larger than the whole: this producer tells them beside each other.
+        // A part cannot exceed the whole: this producer reports them separately.
         if cached + cache_write > input {
             input += cached + cache_write;
         }
@@ -113,7 +112,7 @@ impl Usage {
     }
 }
 
-/// The numbers of tokens in an object and in the objects directly inside it, whose names count less.
+/// The token counts in an object and in the objects directly inside it, whose names have lower precedence.
 fn numbers(usage: &Value) -> BTreeMap<&str, u64> {
     let Some(members) = usage.as_object() else { return BTreeMap::new() };
     let number = |value: &Value| value.as_f64().filter(|number| (0.0..=TOKENS_MAX).contains(number)).map(whole);
@@ -128,7 +127,7 @@ fn whole(number: f64) -> u64 {
 }
 
 impl Call {
-    /// The call that an event tells: the end of anything but a run or a worker, with a `usage`.
+    /// The call that an event reports: the end of anything but a run or a worker, with a `usage`.
     pub fn of(event: &Recorded) -> Option<Self> {
         let event_type = &event.event_type;
         let is_end = [".completed", ".failed"].iter().any(|end| event_type.as_str().ends_with(end));
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn tokens_are_read_in_each_producers_words() {
-        for (told, expected) in [
+        for (payload, expected) in [
             // This program, and the Python package for LangGraph and Pydantic AI.
             (
                 json!({ "input_tokens": 30, "cached_tokens": 20, "output_tokens": 9, "reasoning_tokens": 4 }),
@@ -168,7 +167,7 @@ mod tests {
                 json!({ "input_tokens": 3, "cache_read_tokens": 1, "cache_read_input_tokens": 1 }),
                 Some(usage(3, 1, 0, 0, 0)),
             ),
-            // OpenAI and Anthropic as their APIs tell it.
+            // OpenAI and Anthropic, as in their APIs.
             (
                 json!({ "prompt_tokens": 30, "prompt_tokens_details": { "cached_tokens": 20 }, "completion_tokens": 9,
                         "completion_tokens_details": { "reasoning_tokens": 4 } }),
@@ -181,7 +180,7 @@ mod tests {
             // OpenTelemetry, and the AI SDK.
             (json!({ "gen_ai.usage.input_tokens": 30, "gen_ai.usage.output_tokens": 9 }), Some(usage(30, 0, 0, 9, 0))),
             (json!({ "inputTokens": 30, "cachedInputTokens": 20, "outputTokens": 9 }), Some(usage(30, 20, 0, 9, 0))),
-            // Parts that are told beside the whole.
+            // Parts that are not included in the whole.
             (
                 json!({ "input_tokens": 10, "cached_tokens": 20, "output_tokens": 1, "reasoning_tokens": 4 }),
                 Some(usage(30, 20, 0, 4, 4)),
@@ -191,7 +190,7 @@ mod tests {
             (json!({ "requests": 3 }), None),
             (json!([1]), None),
         ] {
-            assert_eq!(Usage::read(&told), expected, "{told}");
+            assert_eq!(Usage::read(&payload), expected, "{payload}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Words: what full-text search finds, in an event and in what somebody looks for.
+//! The words of full-text search, in events and in queries.
 //!
-//! Invariant: an event and a query are divided by the same function, so whatever is copied out of a run finds it. No
-//! depth of nesting, length of a word or broken escape makes a difference to how much memory or stack is used.
+//! Invariant: events and queries are divided by the same function, so any text copied from a run finds it. Memory and
+//! stack are bounded for any nesting depth, word length or broken escape.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 use super::limits::WORD_CHARS_MAX;
 
-/// What [`texts`] finds in JSON.
+/// A value that [`texts`] finds in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// A string that is a value.
+    /// A string value.
     Text(Cow<'a, str>),
     /// A number.
     Number(&'a str),
@@ -20,8 +20,8 @@ pub enum Part<'a> {
     Model(Cow<'a, str>),
 }
 
-/// Finds the values of JSON, at any depth and in their order; names of members are passed over. What is not JSON yields
-/// whatever looks like it.
+/// Finds the values of JSON at any depth, in order; member names are skipped. Invalid JSON yields whatever looks like a
+/// value.
 pub fn texts<'a>(json: &'a str, mut each: impl FnMut(Part<'a>)) {
     let bytes = json.as_bytes();
     let (mut at, mut depth, mut is_model) = (0, 0u32, false);
@@ -57,7 +57,7 @@ pub fn texts<'a>(json: &'a str, mut each: impl FnMut(Part<'a>)) {
     }
 }
 
-/// The place of a string's closing quote, or the end of the text.
+/// The position of a string's closing quote, or the end of the text.
 fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(&byte) = bytes.get(at) {
@@ -74,7 +74,7 @@ fn next_is_colon(bytes: &[u8], at: usize) -> bool {
     bytes[at..].iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
-/// The text of a string. If an escape means nothing, the text stays as it is written.
+/// The text of a string; left as written if an escape is invalid.
 fn unescaped(inner: &str) -> Cow<'_, str> {
     if !inner.contains('\\') {
         return Cow::Borrowed(inner);
@@ -82,20 +82,20 @@ fn unescaped(inner: &str) -> Cow<'_, str> {
     serde_json::from_str(&format!("\"{inner}\"")).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
-/// A character of a script that puts no spaces between words.
+/// Whether a character belongs to a script without spaces between words.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0x3400..=0x4DBF
         | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x20000..=0x323AF)
 }
 
-/// How words are spelled in the index.
+/// The spelling of words in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spelling {
-    /// Texts that are canonically or compatibly equivalent (UAX 15) or differ in case only are one. Case is folded in full,
-    /// and of all languages the same way: `ß` is `ss`, `ς` is `σ`, and the Turkish `İ` and `ı` are `i`.
+    /// Canonically or compatibly equivalent texts (UAX 15), and texts that differ only in case, are the same. Case
+    /// folding is full and independent of language: `ß` is `ss`, `ς` is `σ`, and the Turkish `İ` and `ı` are `i`.
     Folded,
-    /// As earlier releases spelled them: each character in lower case, without accents that are characters of their own.
+    /// As in earlier releases: each character in lower case, without combining accents.
     Lowered,
 }
 
@@ -110,7 +110,7 @@ impl Spelling {
         }
     }
 
-    /// Whether a character neither is a part of a word nor divides one.
+    /// Whether a character is ignored: neither part of a word nor a separator.
     fn is_passed_over(self, c: char) -> bool {
         match self {
             Self::Folded => {
@@ -124,14 +124,14 @@ impl Spelling {
     }
 }
 
-/// Divides a text into words: what is left between spaces and punctuation, folded (see [`Spelling::Folded`]), cut after
-/// [`WORD_CHARS_MAX`] characters. Of a script without spaces, each pair of neighbours is a word, and so is the last
+/// Divides a text at spaces and punctuation into words, folded (see [`Spelling::Folded`]) and cut after
+/// [`WORD_CHARS_MAX`] characters. In a script without spaces, each pair of neighbours is a word, and so is the last
 /// character alone.
 pub fn words(text: &str, mut each: impl FnMut(&str)) {
     if text.is_ascii() {
         return divide(text.chars(), Spelling::Folded, each);
     }
-    // So many marks in a row that they would have to be kept to be ordered are divided.
+    // `stream_safe` splits long runs of combining marks, which would otherwise be buffered for ordering.
     divide(text.stream_safe().nfkc(), Spelling::Folded, |word| {
         if word.is_ascii() {
             each(word);
@@ -141,14 +141,14 @@ pub fn words(text: &str, mut each: impl FnMut(&str)) {
     });
 }
 
-/// The same as earlier releases spelled it in the index.
+/// As [`words`], in the spelling of earlier releases.
 pub(super) fn words_before(text: &str, each: impl FnMut(&str)) {
     divide(text.chars(), Spelling::Lowered, each);
 }
 
 fn divide(text: impl Iterator<Item = char>, spelling: Spelling, mut each: impl FnMut(&str)) {
     let (mut word, mut chars) = (String::new(), 0);
-    // The last character of an unspaced script.
+    // The previous character, if its script has no spaces.
     let mut last: Option<char> = None;
     for c in text {
         if spelling.is_passed_over(c) {

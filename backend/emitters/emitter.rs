@@ -1,7 +1,7 @@
 //! [`Emitter`]: the events a run can emit, one method each.
 //!
-//! A caller names what happened; type, role, agent, run and event id come from the emitter. Only the methods of this
-//! file can make a [`Draft`], so no caller can emit a tool event of another type or for another run.
+//! A caller names what happened; type, role, agent, run and event id come from the emitter. Only `emitters` can create
+//! a [`Draft`], so no caller can emit a tool event of another type or for another run.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Draft {
         Self(self.0.parent_span(parent.cloned()))
     }
 
-    /// With an id that its producer derived from what it repeats after a crash.
+    /// With an event id that its producer derives the same way again after a crash.
     pub(super) fn known_as(self, id: &EventId) -> Self {
         Self(self.0.event_id(id.clone()))
     }
@@ -99,7 +99,7 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(EventKind::RunWaiting, &json!({"reason": reason, "run_ids": runs})))
     }
 
-    /// The run waits for people. Questions and interruption are emitted at once, so that no answer comes in between.
+    /// The run waits for people. Questions and interruption are emitted together, so that no answer comes in between.
     fn run_interrupted(&self, asked: &[Asked<'_>]) -> Emitted<'_> {
         let ids: Vec<&SpanId> = asked.iter().map(|(id, _, _)| *id).collect();
         let last = Draft::new(EventKind::RunInterrupted, &json!({"interrupt_ids": ids}));
@@ -109,7 +109,7 @@ pub trait Emitter: Send + Sync {
         self.emit_all(asked.iter().map(requested).chain([last]).collect())
     }
 
-    /// One step is over and the next begins. The checkpoint's id is its span. All of it is one emission.
+    /// One step is over and the next begins. The checkpoint's id is its span. All of it is emitted together.
     fn step_turned(&self, turn: &Turn<'_>) -> Emitted<'_> {
         let Turn { ended, checkpoint, thread, step, next, begun } = turn;
         let kept = checkpoint.as_ref().map(|checkpoint| {
@@ -122,7 +122,7 @@ pub trait Emitter: Send + Sync {
         if drafts.is_empty() { Box::pin(std::future::ready(Ok(()))) } else { self.emit_all(drafts) }
     }
 
-    /// What the model is no longer shown: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
+    /// Messages were left out of the model's input: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
     fn state_compacted(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         self.emit(Draft::new(EventKind::StateCompacted, payload).span(span).under(parent))
     }
@@ -168,7 +168,7 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(EventKind::ToolStarted, &payload).span(span).under(parent))
     }
 
-    /// A call of a tool that the client has: the run ends without its result.
+    /// A call of a tool that the client executes: the run ends without its result.
     fn client_tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         let (args, truncated) = bounded(args);
         let payload = json!({"tool_call_id": span, "name": name, "args": args, "client": true});
@@ -249,7 +249,7 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(level.kind(), &json!({"message": text})).span(span))
     }
 
-    /// A log line that the run has once, however often it is emitted.
+    /// A log line that is stored once in the run, however often it is emitted.
     fn log_once(&self, id: &EventId, level: Level, text: &str) -> Emitted<'_> {
         self.emit(Draft::new(level.kind(), &json!({"message": text})).known_as(id))
     }

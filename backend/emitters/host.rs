@@ -126,7 +126,7 @@ impl Answered {
     pub fn is_of(&self, question: &Value) -> bool {
         let without_time = |json: &Json| {
             let mut members: serde_json::Map<String, Value> = serde_json::from_str(json.as_str()).unwrap_or_default();
-            // It is set when the question is asked, and the server answers by it.
+            // It is set when the question is asked, and the server expires the question by it.
             members.remove("expires_at");
             members
         };

@@ -1,4 +1,4 @@
-//! Whom an [`Emitter`] emits for: fixed at construction, impossible to change or to omit.
+//! The run an [`Emitter`] emits for: fixed at construction, impossible to change or to omit.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Drafts of a run whose agent is elsewhere: its messages, calls and steps under the ids it gave them.
+//! Drafts for a run whose agent runs elsewhere: its messages, calls and steps under the ids it gave them.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::domain::{
     id::{EventId, SpanId},
 };
 
-/// What a foreign agent can say. Nothing else can be drafted for it: no status of the run, no worker, no artifact.
+/// The events a foreign agent can emit. Nothing else can be drafted for it: no run status, no worker, no artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     Message,
@@ -20,13 +20,13 @@ pub enum Said {
     StepCompleted,
     StepFailed,
     Warning,
-    /// An event of AG-UI that this program has none for: a word of the family `agui`.
+    /// An AG-UI event without a counterpart here: its word in the family `agui`.
     Agui(&'static str),
 }
 
 /// A durable event. `id` must be the same when it is drafted again after a crash.
-pub fn draft(said: Said, id: &EventId, span: Option<&SpanId>, parent: Option<&SpanId>, payload: &Value) -> Draft {
-    let draft = match said {
+pub fn draft(event: Said, id: &EventId, span: Option<&SpanId>, parent: Option<&SpanId>, payload: &Value) -> Draft {
+    let draft = match event {
         Said::Message => Draft::new(EventKind::MessageCompleted, payload),
         Said::Reasoning => Draft::new(EventKind::ReasoningCompleted, payload),
         Said::ToolStarted => Draft::new(EventKind::ToolStarted, payload),

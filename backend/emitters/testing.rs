@@ -140,7 +140,7 @@ impl RunHost for InMemory {
     /// Stamped as the server stamps it. An event id that exists already adds no event.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async move {
-            // Yields in every emission, as real I/O would.
+            // Yields in every call, as real I/O would.
             tokio::task::yield_now().await;
             if events.iter().any(|event| Some(event.event_type.as_str()) == self.world.refuses) {
                 return Err(HostError::refused("refused on purpose"));

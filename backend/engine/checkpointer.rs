@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{State, visit::Memoized};
+use super::{State, context::Memoized};
 use crate::{
     domain::{
         checkpoint::{
@@ -186,10 +186,10 @@ fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     })
 }
 
-/// The graph of agents that continue from messages. No other does, so every conversation continues with this one.
+/// The only graph that continues from messages, so every restored conversation continues with it.
 const CONVERSATION: &str = "assistant";
 
-/// The conversation of a restored session, whatever framework produced it; of the rest, what this engine would store.
+/// The conversation of a restored session of any framework; its other members too, if they fit the state.
 fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     let messages = json!(conversation(checkpoint)?);
     let member = |(channel, blob): &(Channel, Blob)| {

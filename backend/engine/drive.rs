@@ -1,4 +1,4 @@
-//! Drives a graph ([`RunEnv::drive`]) from where it stands until it completes, fails, waits or is cancelled.
+//! Drives a graph ([`RunEnv::drive`]) from its last position until it completes, fails, waits or is cancelled.
 
 use std::{
     any::Any,
@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use super::{
     Durability, Graph, NodeContext, RunEnv, State, Stop,
     checkpointer::{self, Snapshot, StoredValues},
+    context::{Memoized, Question, Step, span_of},
     graph::Work,
-    visit::{Memoized, Question, Step, span_of},
 };
 use crate::{
     domain::{
@@ -30,7 +30,7 @@ use crate::{
 pub struct Limits {
     /// Maximum steps of one run.
     pub steps_max: u32,
-    /// Longest time one visit of a node may take.
+    /// Longest time one execution of a node may take.
     pub node_time_max: Duration,
 }
 
@@ -52,7 +52,7 @@ pub enum Ended<S> {
     /// A node failed, timed out or panicked, or a bound was reached.
     Failed {
         node: Option<&'static str>,
-        /// A stable name of the failure, where programs tell failures apart.
+        /// A stable name of the failure, if programs have to recognize it.
         code: Option<String>,
         error: String,
     },
@@ -231,7 +231,7 @@ impl<'a, S: State> Drive<'a, S> {
         self.env.emitter.step_turned(&turn).await
     }
 
-    /// Visits every node of the step; `None` if the run was cancelled meanwhile.
+    /// Executes every node of the step; `None` if the run was cancelled meanwhile.
     async fn step(&self, at: &mut At<S>) -> Result<Option<Outcomes<S>>, HostError> {
         let number = at.snapshot.step + 1;
         let step = Arc::new(Step {
@@ -241,20 +241,20 @@ impl<'a, S: State> Drive<'a, S> {
         });
         let state = Arc::new(at.snapshot.state.clone());
         let alone = at.snapshot.next.len() == 1;
-        let mut visits = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (index, node) in at.snapshot.next.iter().enumerate() {
             let Some((node, work)) = self.graph.work(node) else {
                 return Err(checkpointer::unfit(format!("the graph no longer has a node {node}")));
             };
             let (env, state, step) = (self.env.clone(), Arc::clone(&state), Arc::clone(&step));
-            let (visit, longest) =
+            let (context, longest) =
                 (NodeContext { env, state, span: span_of(number, node), node, step }, self.limits.node_time_max);
-            visits.spawn(async move { (index, node, visited(visit, work, alone, longest).await) });
+            tasks.spawn(async move { (index, node, execute(context, work, alone, longest).await) });
         }
         let all = async {
             let (mut updates, mut stops) = (Vec::new(), Vec::new());
-            while let Some(joined) = visits.join_next().await {
-                // A visit catches its own panics and is aborted only with the set.
+            while let Some(joined) = tasks.join_next().await {
+                // A node's task catches panics and is aborted only with the set.
                 let Ok((index, node, outcome)) = joined else { continue };
                 match outcome {
                     Ok(given) => updates.push((index, given)),
@@ -316,25 +316,25 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Host
     }))
 }
 
-/// One visit, whose start was already emitted. An update that was kept before a crash is used again.
+/// Executes one node, whose start was already emitted. An update that was kept before a crash is used again.
 ///
 /// When several nodes run in the step, each update is kept, and its end emitted, as soon as the node is done; the
 /// others may take long. A node that runs alone has its update saved by the checkpoint that follows at once, and its
 /// end emitted with it.
-async fn visited<S: State>(
-    visit: NodeContext<S>,
+async fn execute<S: State>(
+    context: NodeContext<S>,
     work: Work<S>,
     alone: bool,
     longest: Duration,
 ) -> Result<NodeOutput<S::Update>, Stop> {
-    let (emitter, stopwatch) = (Arc::clone(&visit.env.emitter), &Arc::clone(&visit.env.stopwatch));
-    let (span, node) = (visit.span.clone(), visit.node);
-    let (began, again) = (stopwatch(), visit.clone());
+    let (emitter, stopwatch) = (Arc::clone(&context.env.emitter), &Arc::clone(&context.env.stopwatch));
+    let (span, node) = (context.span.clone(), context.node);
+    let (began, again) = (stopwatch(), context.clone());
     let work = || async move {
-        let work = std::panic::AssertUnwindSafe(async { work(visit).await }).catch_unwind();
+        let work = std::panic::AssertUnwindSafe(async { work(context).await }).catch_unwind();
         let update = match tokio::time::timeout(longest, work).await {
             Ok(Ok(outcome)) => outcome?,
-            Ok(Err(panic)) => return Err(Stop::failed(format!("the node panicked: {}", said(&*panic)))),
+            Ok(Err(panic)) => return Err(Stop::failed(format!("the node panicked: {}", panic_text(&*panic)))),
             Err(_) => return Err(Stop::failed(format!("the node took longer than {longest:?}"))),
         };
         Ok(NodeOutput { update, took: stopwatch().saturating_sub(began) })
@@ -359,7 +359,7 @@ async fn visited<S: State>(
 }
 
 /// The message of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }

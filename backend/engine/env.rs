@@ -19,17 +19,17 @@ use crate::{
 /// When a graph's state is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// After each step, and memoized values at once: no step is taken twice.
+    /// After each step, and memoized values at once: no finished step runs again.
     #[default]
     EveryStep,
-    /// When the graph waits; `waited` states whether it has waited before. A killed one resumes where it last waited,
+    /// When the graph waits; `waited` states whether it has waited before. A killed graph resumes where it last waited,
     /// or begins again.
     WhenWaiting { waited: bool },
-    /// Never: it begins again each time.
+    /// Never: the graph begins again each time.
     Never,
 }
 
-/// What the executor of a run works with.
+/// What the executor of a run needs.
 #[derive(Clone)]
 pub struct RunEnv {
     pub host: Arc<dyn RunHost>,

@@ -71,7 +71,7 @@ impl<S: State> Graph<S> {
     where
         F: Future<Output = Result<S::Update, Stop>> + Send + 'static,
     {
-        let work: Work<S> = Arc::new(move |visit| Box::pin(work(visit)));
+        let work: Work<S> = Arc::new(move |context| Box::pin(work(context)));
         let well_named = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'));
         if !well_named {

@@ -10,22 +10,22 @@
 //! lost, and event ids derive from spans, so a repeated step writes no event twice.
 //!
 //! Nothing is ambient: the run's [`RunHost`](crate::emitters::host::RunHost), its emitter and the cancellation are
-//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do), [`env`](mod@env) and [`drive`];
+//! arguments. Start reading at [`graph`], then [`context`] (what a node may do), [`env`](mod@env) and [`drive`];
 //! `checkpointer` saves the state.
 
 mod checkpointer;
+pub mod context;
 pub mod drive;
 pub mod env;
 pub mod graph;
-pub mod visit;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
+    context::{NodeContext, Stop},
     drive::{Ended, Limits},
     env::{Durability, RunEnv},
     graph::{Graph, Next},
-    visit::{NodeContext, Stop},
 };
 
 /// What a graph works on. It serialises as a JSON object; each member is stored as a channel of the thread's
@@ -34,7 +34,7 @@ pub trait State: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// What a node returns.
     type Update: Serialize + DeserializeOwned + Send + 'static;
 
-    /// List members that only grow at the end; of such a list only what is new is stored.
+    /// List members that only grow at the end; only the new part of such a list is stored.
     const APPENDED: &'static [&'static str] = &[];
 
     /// Applies a node's update. Updates of one step are applied in the order of the nodes' names.

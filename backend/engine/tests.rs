@@ -90,15 +90,15 @@ async fn driven(graph: &Graph<Trail>, world: &Arc<World>) -> Ended<Trail> {
 }
 
 fn mark(name: &'static str) -> impl Fn(NodeContext<Trail>) -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync {
-    move |visit| Box::pin(async move { Ok(Mark(name.to_owned(), visit.state.total + 1)) })
+    move |context| Box::pin(async move { Ok(Mark(name.to_owned(), context.state.total + 1)) })
 }
 
 /// Ten nodes: a sequence, a choice that loops once, a fork and a join, and one that memoizes two values.
 fn ten() -> Graph<Trail> {
     let again = |trail: &Trail| if trail.seen.len() < 6 { Next::To("b") } else { Next::To("d") };
-    let remembering = |visit: NodeContext<Trail>| async move {
-        let first: u32 = visit.once("first", || async { Ok(3) }).await?;
-        let second: u32 = visit.once("second", || async { Ok(4) }).await?;
+    let remembering = |context: NodeContext<Trail>| async move {
+        let first: u32 = context.once("first", || async { Ok(3) }).await?;
+        let second: u32 = context.once("second", || async { Ok(4) }).await?;
         Ok(Mark("h".to_owned(), first + second))
     };
     Graph::new("ten", "a")
@@ -132,7 +132,7 @@ async fn a_graph_that_is_killed_between_any_two_operations_ends_as_if_it_had_not
     let whole = World::lasting(usize::MAX);
     let Ended::Completed(expected) = driven(&graph, &whole).await else { panic!("it completes") };
     assert_eq!(expected.seen, ["a", "b", "c", "b", "c", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
-    let mut told = whole.story();
+    let mut expected_story = whole.story();
     let operations = whole.done.load(Ordering::SeqCst);
     assert!(operations > 30, "{operations}");
     for (killed_after, lost_answer) in (0..operations).flat_map(|n| [(n, false), (n, true)]) {
@@ -144,10 +144,10 @@ async fn a_graph_that_is_killed_between_any_two_operations_ends_as_if_it_had_not
         assert_eq!(state, expected, "killed after {killed_after}");
         // Events of concurrent nodes may come in any order.
         let mut story = world.story();
-        for story in [&mut story, &mut told] {
+        for story in [&mut story, &mut expected_story] {
             story.sort_by_key(|(kind, span, payload)| (kind.clone(), span.clone(), payload.to_string()));
         }
-        assert_eq!(story, told, "killed after {killed_after}");
+        assert_eq!(story, expected_story, "killed after {killed_after}");
     }
 }
 
@@ -176,17 +176,17 @@ async fn a_choice_nobody_foresaw_fails_the_step_that_made_it() {
 
 #[tokio::test]
 async fn what_a_node_has_given_or_remembered_is_not_asked_for_again() {
-    let (visits, firsts) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (counted, once) = (Arc::clone(&visits), Arc::clone(&firsts));
+    let (executions, firsts) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (counted, once) = (Arc::clone(&executions), Arc::clone(&firsts));
     let graph = Graph::new("g", "quick")
         .node("quick", mark("quick"))
         .node("left", mark("left"))
-        .node("right", move |visit: NodeContext<Trail>| {
+        .node("right", move |context: NodeContext<Trail>| {
             let (counted, once) = (Arc::clone(&counted), Arc::clone(&once));
             async move {
-                let paid: u32 = visit.once("pay", || async move { Ok(once.fetch_add(1, Ordering::SeqCst)) }).await?;
+                let paid: u32 = context.once("pay", || async move { Ok(once.fetch_add(1, Ordering::SeqCst)) }).await?;
                 if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                    visit.ask("sure", json!({"kind": "approval", "prompt": "sure?"})).await?;
+                    context.ask("sure", json!({"kind": "approval", "prompt": "sure?"})).await?;
                 }
                 Ok(Mark("right".to_owned(), paid))
             }
@@ -201,7 +201,7 @@ async fn what_a_node_has_given_or_remembered_is_not_asked_for_again() {
     assert_eq!((questions.len(), waits.len()), (1, 0));
     let Ended::Completed(state) = driven(&graph, &world).await else { panic!("it goes on") };
     assert_eq!(state.seen, ["quick", "left", "right"]);
-    assert_eq!((visits.load(Ordering::SeqCst), firsts.load(Ordering::SeqCst)), (2, 1));
+    assert_eq!((executions.load(Ordering::SeqCst), firsts.load(Ordering::SeqCst)), (2, 1));
     let lefts = world.story().into_iter().filter(|(_, span, _)| span.as_deref() == Some("s2.left")).count();
     assert_eq!(lefts, 2, "one start and one end");
 }
@@ -209,8 +209,8 @@ async fn what_a_node_has_given_or_remembered_is_not_asked_for_again() {
 #[tokio::test]
 async fn an_answer_reaches_the_node_that_asked() {
     let graph = Graph::new("g", "ask")
-        .node("ask", |visit: NodeContext<Trail>| async move {
-            let answered = visit.ask("name", json!({"kind": "question", "prompt": "who?"})).await?;
+        .node("ask", |context: NodeContext<Trail>| async move {
+            let answered = context.ask("name", json!({"kind": "question", "prompt": "who?"})).await?;
             let name = answered.value.as_ref().and_then(Value::as_str).unwrap_or("nobody").to_owned();
             Ok(Mark(name, 1))
         })
@@ -230,8 +230,8 @@ async fn an_answer_reaches_the_node_that_asked() {
 #[tokio::test]
 async fn a_node_waits_for_runs_and_sees_how_they_ended() {
     let graph = Graph::new("g", "wait")
-        .node("wait", |visit: NodeContext<Trail>| async move {
-            let ends = visit.wait_for("workers", &[run_id(7), run_id(8)]).await?;
+        .node("wait", |context: NodeContext<Trail>| async move {
+            let ends = context.wait_for("workers", &[run_id(7), run_id(8)]).await?;
             Ok(Mark(format!("{:?}", ends.iter().map(|end| end.status).collect::<Vec<_>>()), 0))
         })
         .edge("wait", Next::End)

@@ -1,4 +1,4 @@
-//! What the requests of several protocols have in common: where one is wrong, and the tools a client brings along.
+//! Shared by the requests of several protocols: invalid members, and the tools that a client executes.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::domain::{
 /// What is wrong with a request: the member, and the rule it breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidMember {
-    /// Such as `messages[2].parts[0]`.
+    /// Path of the member, such as `messages[2].parts[0]`.
     pub field: String,
     pub rule: String,
 }
@@ -21,17 +21,17 @@ impl InvalidMember {
     }
 }
 
-/// A person's word on a call.
+/// A person's decision on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// The run that asked, if the client was told.
+    /// The run that asked, if the client's id has it.
     pub run_id: Option<RunId>,
     pub interrupt_id: SpanId,
     pub approved: bool,
     pub reason: Option<String>,
 }
 
-/// An id of a run as its client was told it, `{run_id}/{id}`, in its parts; one without a run as it is.
+/// Splits a client's id, `{run_id}/{id}`; one without a run id stays as it is.
 pub fn id_of_run(id: &str) -> (Option<RunId>, &str) {
     let parts = id.split_once('/').and_then(|(run, id)| Some((run.parse().ok()?, id)));
     parts.map_or((None, id), |(run, id)| (Some(run), id))

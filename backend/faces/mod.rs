@@ -7,16 +7,16 @@
 //!
 //! [`sse`] passes every event on as it is. The protocols of chat clients share [`conversation`]: one translation of a
 //! run's events and tokens to the parts of a conversation, each character exactly once, and one [`position`] to resume
-//! at. Such a face is a [`Dialect`](conversation::Dialect): how each part is said in its protocol.
+//! at. Such a face is a [`Dialect`](conversation::Dialect), which writes each part in its protocol.
 //!
 //! To add a face:
 //!
 //! 1. A file here with a dialect, or, for a protocol that is not a conversation, an [`Encoder`] like [`sse::Sse`]: it
 //!    takes items and returns chunks of about [`STREAM_CHUNK_BYTES`](crate::domain::limits::STREAM_CHUNK_BYTES).
-//!    [`Frame`](crate::bus::Frame) has the event's type, span, history and payload as values, and its envelope as shared
-//!    bytes.
+//!    [`Frame`](crate::bus::Frame) has the event's type, span, history and payload as values, and its envelope as
+//!    shared bytes.
 //! 2. A route in `http/` that asks `timeline::resume` for the stream and hands it to `http/stream_body.rs`.
-//! 3. A page in `docs/protocols/`: what maps to what, and what is lost.
+//! 3. A page in `docs/protocols/`: the mapping, and what it loses.
 //!
 //! [`StreamItem`]: crate::timeline::follow::StreamItem
 
@@ -37,7 +37,7 @@ pub trait Encoder: Send {
     /// The first bytes of the response; they may be empty.
     fn opening(&self) -> Bytes;
 
-    /// What keeps an idle connection open.
+    /// Keep-alive bytes for an idle connection.
     fn ping(&self) -> Bytes;
 
     /// Takes the items to write next. The previous ones have been written: `chunk` has returned `None`.

@@ -1,19 +1,19 @@
-//! Where a reader of a conversation is: a run's cursor, refined to a single message of its protocol.
+//! Where a reader of a conversation is: a run's cursor, refined to a single output of its protocol.
 //!
-//! A run's cursor is the seq of an event. A protocol for conversations says more than one thing about an event, and says
-//! tokens, which have no seq. Its position is
+//! A run's cursor is the seq of an event. A protocol for conversations sends several outputs for an event, and tokens,
+//! which have no seq. Its position is
 //!
 //! - `seq`, the last event of which something was delivered;
 //! - `sub`, how much of it: the parts of an event have fixed numbers from 1, and the last one is [`WHOLE`];
-//! - for each text that is being shown while it is written ([`Live`]): its `progress`, which is how many parts of its
-//!   opening were delivered, or [`OPENED`] plus the number of its characters that were.
+//! - for each text that is shown while it is written ([`Live`]): its `progress`, which is the number of delivered parts
+//!   of its opening, or [`OPENED`] plus the number of delivered characters.
 //!
-//! `sub` and `progress` depend on nothing but the event and the position itself. A reader that was cut off anywhere
-//! therefore gets exactly the rest, from any server, whether a text has been completed meanwhile or not.
+//! `sub` and `progress` depend only on the event and the position itself. A reader that was cut off anywhere therefore
+//! gets exactly the rest, from any server, even if a text has been completed meanwhile.
 //!
 //! A position has two forms. As text it is the run's cursor, followed by the rest where there is any:
-//! `42.9f86d081~31~s1.model,m,139,811c9dc5`. As a number it has 31 bits ([`number`]), and numbers increase strictly along a
-//! stream that shows at most one text at a time.
+//! `42.9f86d081~31~s1.model,m,139,811c9dc5`. As a number it has 31 bits ([`number`]), and numbers increase strictly
+//! along a stream that shows at most one text at a time.
 
 pub mod number;
 
@@ -29,16 +29,16 @@ use crate::domain::{
     meaning::{Kind, Text},
 };
 
-/// All of an event was delivered.
+/// The `sub` of an event that was delivered whole.
 pub const WHOLE: u8 = 31;
 /// The progress of a text whose opening was delivered, with none of its characters.
 pub const OPENED: u32 = 16;
-/// The progress that no text reaches: characters from here on are shown with the durable event.
+/// Exclusive bound of progress: characters from here on are sent with the durable event.
 pub const PROGRESS_END: u32 = 1 << 20;
-/// What a text's hash begins with.
+/// The hash of an empty text.
 const EMPTY_HASH: u32 = 0x811c_9dc5;
 
-/// Which text is live: a number keeps only a tag of it.
+/// Identifies a live text; a number has only a tag of its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Which {
     Span(SpanId),
@@ -50,14 +50,14 @@ enum Which {
 pub struct Live {
     which: Which,
     pub kind: Kind,
-    /// Its role is the agent's.
+    /// Whether its role is the agent's.
     pub is_agents: bool,
     pub progress: u32,
-    /// Of the characters delivered; `None` if the position was a number.
+    /// Hash of the delivered characters; `None` if the position was a number.
     hash: Option<u32>,
 }
 
-/// A position, the one after what was delivered last.
+/// The position after the last delivered output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     pub seq: Seq,
@@ -80,7 +80,7 @@ impl Live {
         Text { role: role.into(), ..Text::new(span, self.kind) }
     }
 
-    /// The text's span; `None` as long as the position was a number and the text has not been met.
+    /// The text's span; `None` if the position was a number and no event of the text has been read yet.
     pub fn span(&self) -> Option<&SpanId> {
         match &self.which {
             Which::Span(span) => Some(span),
@@ -88,8 +88,8 @@ impl Live {
         }
     }
 
-    /// Whether this is the text of a span, of which an event of this kind has come. A span has one text, also if its events
-    /// are of two kinds. From then on its span is known.
+    /// Whether this is the text of a span that has an event of this kind; if so, records the span. A span has one text,
+    /// even if its events are of two kinds.
     pub fn is_of(&mut self, span: &SpanId, kind: Kind) -> bool {
         let same = match &self.which {
             Which::Span(own) => own == span,
@@ -106,7 +106,7 @@ impl Live {
         self.progress.saturating_sub(OPENED) as usize
     }
 
-    /// Records that a text was appended; false, and nothing recorded, if it would be too long for a position.
+    /// Records appended text; false and no change if it would be too long for a position.
     pub fn append(&mut self, text: &str) -> bool {
         let Ok(more) = u32::try_from(text.chars().count()) else { return false };
         let progress = self.progress.max(OPENED).saturating_add(more);
@@ -118,7 +118,7 @@ impl Live {
         true
     }
 
-    /// What follows the delivered characters in a text given in pieces; `None` if the text does not begin with them.
+    /// Where a text given in pieces continues after the delivered characters; `None` if it does not begin with them.
     pub fn rest(&self, pieces: impl Iterator<Item = impl AsRef<str>>) -> Option<Rest> {
         let (mut left, mut hash, mut bytes) = (self.chars(), EMPTY_HASH, 0);
         for piece in pieces {
@@ -141,18 +141,18 @@ pub struct Rest {
     pub bytes: usize,
 }
 
-/// FNV-1a, 32 bits: notices a text that was replaced; it protects nothing.
+/// FNV-1a, 32 bits: detects a text that was replaced; it protects nothing.
 fn hashed(hash: u32, text: &str) -> u32 {
     text.bytes().fold(hash, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// 1 to [`number::TAG_MAX`].
+/// A span's tag, 1 to [`number::TAG_MAX`].
 fn tag_of(span: &SpanId) -> u8 {
     u8::try_from(hashed(EMPTY_HASH, span.as_str()) % u32::from(number::TAG_MAX) + 1).unwrap_or(1)
 }
 
 impl Position {
-    /// After a whole event, with no text live.
+    /// After a whole event, without live texts.
     pub fn after(cursor: RunCursor) -> Self {
         Self { seq: cursor.seq, history: cursor.history, sub: WHOLE, live: Vec::new() }
     }
@@ -163,7 +163,7 @@ impl Position {
         RunCursor { seq, history: self.history }
     }
 
-    /// Whether another text could become live beside these without being taken for one of them in a number.
+    /// Whether another text can become live without being mistaken for one of these in a number.
     pub fn is_apart(&self, span: &SpanId) -> bool {
         self.live.iter().all(|live| match &live.which {
             Which::Span(own) => own != span,
@@ -172,7 +172,7 @@ impl Position {
     }
 }
 
-/// What a span is written with in a position.
+/// Characters of a span that a position percent-encodes.
 const SPAN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b':');
 
 impl fmt::Display for Position {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(read, ["assistant", "assistant", "user", "user", "user", "user"]);
     }
 
-    /// A text of which nothing but its opening was delivered.
+    /// A text with only its opening delivered.
     fn began(text: &Text) -> Live {
         let mut live = Live::new(text);
         assert!(live.append(""));

@@ -32,7 +32,7 @@ pub struct Sse {
     retry_ms: u64,
     /// Whether durable events are sent without their payloads.
     is_index: bool,
-    /// What is before the event of each frame: a subscription's name on a connection of many.
+    /// Prefix of each frame's event: a subscription's name on a connection of many.
     prefix: String,
 }
 
@@ -46,7 +46,7 @@ impl Sse {
         Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms, is_index: false, prefix: String::new() }
     }
 
-    /// Sends durable events as rows of an index, if so asked.
+    /// Whether durable events are sent as rows of an index.
     #[must_use]
     pub fn index(self, is_index: bool) -> Self {
         Self { is_index, ..self }
@@ -156,7 +156,7 @@ impl Sse {
 
     /// Writes the frame of a snapshot up to its text, and keeps the rest for the following chunks.
     fn begin_snapshot(&mut self, chunk: &mut BytesMut, open: &OpenText) {
-        // `text` and `type` are the last members, so the frame's JSON begins with that of all others.
+        // `text` and `type` are the last members, so the frame's JSON begins like that of all others.
         let head = json!({
             "agent": open.context.agent, "offset": open.chars, "role": open.context.role,
             "run_id": open.context.run_id, "span_id": open.span_id,
@@ -185,7 +185,7 @@ pub fn ping() -> Bytes {
     Bytes::from_static(b": ping\n\n")
 }
 
-/// Everything sent to a reader that has to come back later. `EventSource` reads line one, others the frame.
+/// The whole stream of a reader that has to reconnect later. `EventSource` reads line one, others the frame.
 pub fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
     let mut chunk = BytesMut::new();
     put_sent_away(&mut chunk, "", retry_ms, reason);
@@ -197,7 +197,7 @@ fn put_sent_away(chunk: &mut BytesMut, prefix: &str, retry_ms: u64, reason: &str
     control(chunk, prefix, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
 }
 
-/// What a subscription is told that has no stream.
+/// A control frame for a subscription that has no stream.
 pub fn control_of(name: &str, event: &str, data: &impl Serialize) -> Bytes {
     let mut chunk = BytesMut::new();
     control(&mut chunk, &format!("{name}/"), event, data);

@@ -1,4 +1,4 @@
-//! Agents: what this server and its runners execute, what waits for it, and who holds what.
+//! Agents: what this server and its runners execute, the queues, and the runs that executors hold.
 
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct ConfiguredAgent {
 }
 
 impl ConfiguredAgent {
-    /// Those of the configuration, by name.
+    /// All agents of the configuration, by name.
     pub fn all(sections: &Named<Section>) -> Vec<Self> {
         let agents = sections.iter().map(|(name, section)| Self {
             name: Name::trusted(name),

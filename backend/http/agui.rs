@@ -1,4 +1,4 @@
-//! AG-UI: a request begins a run or continues it, and answers with its stream.
+//! AG-UI: a request starts or continues a run, and the response is its stream.
 
 use axum::{
     extract::{Extension, Path, State},
@@ -49,7 +49,7 @@ use crate::{
     wire::runs::CreateRun,
 };
 
-/// Questions that a refusal names.
+/// Open interrupts that a rejection lists.
 const QUESTIONS_NAMED: usize = 8;
 
 /// The routes of this file.
@@ -57,11 +57,11 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(post)).routes(routes!(join))
 }
 
-/// How a reader of AG-UI comes to a run.
+/// How an AG-UI reader enters a run.
 enum Reading {
-    /// It has just created the run, or answered its questions; it has everything up to here.
+    /// It has just created the run or answered its interrupts, and has everything up to here.
     Beginning(Seq),
-    /// It has nothing of it.
+    /// It has nothing of the run.
     Joining,
     /// It was cut off here.
     Resuming(Position),
@@ -151,7 +151,7 @@ async fn join(
     follow(&server, caller, (run, &id), reading, (place, outflow)).await
 }
 
-/// The run of this owner that a client calls so.
+/// The owner's run with this external id or alias.
 async fn known(server: &Server, owner: &OwnerId, id: &ExternalId) -> Result<Option<RunId>, Problem> {
     let runs = server.timeline.store().runs();
     if let Some(run) = runs.with_external_id(owner, id).await? {
@@ -160,7 +160,7 @@ async fn known(server: &Server, owner: &OwnerId, id: &ExternalId) -> Result<Opti
     Ok(runs.with_alias(owner, id).await?.map(|(run, _)| run))
 }
 
-/// A run that its client calls by an id it has already, which is this agent's.
+/// Checks that the existing run with the client's id is this agent's.
 async fn of_agent(server: &Server, owner: &OwnerId, run: RunId, agent: &Name) -> Result<RunId, Problem> {
     let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     if context.agent.as_ref() == Some(agent) {
@@ -190,14 +190,14 @@ async fn create(
     match runs::open(server, caller, trace, request, fields).await {
         Ok((run, _)) => Ok(run),
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
-            // The same request was made twice at the same time, and the other was faster.
+            // A concurrent request with the same id was faster.
             known(server, caller.owner(), &input.run_id).await?.ok_or(problem)
         }
         Err(problem) => Err(problem),
     }
 }
 
-/// Answers the questions of a run, and gives it the new id. The run, and the last event that its reader has.
+/// Answers a run's interrupts and gives it the new id. Returns the run and the last event that its reader has.
 async fn answer(server: &Server, caller: &Caller, agent: Name, input: &Input) -> Result<(RunId, Seq), Problem> {
     let owner = caller.needs(Scope::Approve)?.owner();
     let (run, answers) = asker(server, owner, agent, input).await?;
@@ -207,7 +207,7 @@ async fn answer(server: &Server, caller: &Caller, agent: Name, input: &Input) ->
     Ok((run, accepted.answered))
 }
 
-/// The ids of the questions for which runs of the thread wait, the first ones.
+/// The ids of the first open interrupts of the thread's runs.
 async fn open_questions(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<String, Problem> {
     let store = server.timeline.store();
     let filter =
@@ -222,8 +222,8 @@ async fn open_questions(server: &Server, owner: &OwnerId, thread: &ThreadId) -> 
     Ok(open.take(QUESTIONS_NAMED).collect::<Vec<_>>().join(", "))
 }
 
-/// The run of the agent in the thread that has asked what a request answers, and the answers: one that waits for them, else
-/// the newest for which most of them are open.
+/// The agent's run in the thread that asked what a request answers, and the answers: an interrupted run with most of
+/// these questions open, else any run; of equal ones the newest.
 async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> Result<(RunId, Vec<Answer>), Problem> {
     let store = server.timeline.store();
     for statuses in [vec![Status::Interrupted], Vec::new()] {
@@ -233,7 +233,7 @@ async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> 
         let runs = store.runs().newest(owner, &filter, PAGE_ROWS_MAX).await?;
         let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
         let asked = store.interrupts().asked(owner, &ids).await?;
-        // Oldest first: of equal ones the last is taken.
+        // Oldest first: of equal ones, `max_by_key` returns the last.
         let found = ids.iter().rev().filter_map(|run| answers_of(*run, &asked, &input.answers));
         match found.max_by_key(|(_, _, open)| *open) {
             Some((run, answers, open)) if open > 0 || !waits => return Ok((run, answers)),
@@ -243,11 +243,11 @@ async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> 
     Err(Problem::not_found())
 }
 
-/// Answers as those of this run, and how many of its questions they are the first of; `None` if it has not asked all.
+/// The answers with this run's interrupt ids, and how many questions they close; `None` if it did not ask all of them.
 fn answers_of(run: RunId, asked: &[AskedInterrupt], answers: &[Answer]) -> Option<(RunId, Vec<Answer>, usize)> {
     let mut open = 0;
     let of_run = |answer: &Answer| {
-        // As readers of the thread are told ids: alone, or after the run's.
+        // Readers of the thread get ids alone, or after the run's.
         let name = answer.interrupt_id.as_str();
         let after = name.split_once('/').filter(|(of, _)| of.parse() == Ok(run)).map(|(_, id)| id);
         let named = |name: &str| asked.iter().find(|asked| asked.run_id == run && asked.interrupt_id.as_str() == name);
@@ -292,8 +292,8 @@ async fn follow(
     Ok(stream(server, &caller, connection, follower, conversation))
 }
 
-/// What one that joins is told and the run's log does not have: the messages of its input, and, if it may read the thread,
-/// the newest ones of it before a run whose input does not bring them.
+/// The messages for a joining reader that the run's log does not have: those of its input and, if the caller may read
+/// the thread and the input is not a whole request, the newest ones of earlier runs.
 async fn earlier(server: &Server, caller: Allowed<'_>, record: &RunRecord) -> Result<Earlier, Problem> {
     let (run, owner) = (record.context.run_id, caller.owner());
     let mut earlier = Earlier::new(run, replies::joining(server, owner).await?);
@@ -314,7 +314,7 @@ async fn earlier(server: &Server, caller: Allowed<'_>, record: &RunRecord) -> Re
         let last = newest.last().filter(|_| more && has_room);
         before = last.map(|message| (thread, (message.run_id, message.seq)));
     }
-    // Not on the event loop, where others would wait until megabytes are read.
+    // Off the event loop, which parsing megabytes would block.
     let read = tokio::task::spawn_blocking(move || {
         earlier.said(&newest);
         if let Some(input) = &input {

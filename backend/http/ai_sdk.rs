@@ -1,4 +1,5 @@
-//! The Vercel AI SDK: a chat's posts, and the stream of its current message. Translation is in [`faces::ai_sdk`](crate::faces::ai_sdk).
+//! The Vercel AI SDK: a chat's posts, and the stream of its current message. Translation is in
+//! [`faces::ai_sdk`](crate::faces::ai_sdk).
 
 use axum::{
     extract::{Extension, Path, State},
@@ -53,10 +54,10 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(post)).routes(routes!(resume))
 }
 
-/// Texts that are shown while they are written: all that the client may see, since it keeps no position.
+/// As many live texts as possible: the client keeps no position.
 const SHOWN: Shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: false };
 
-/// Whose chat it is, and with whom.
+/// A chat of a caller with an agent.
 struct Chat<'a> {
     server: &'a Server,
     caller: Allowed<'a>,
@@ -130,7 +131,7 @@ async fn resume(
     Ok(in_its_words(stream(&server, &caller, (place, outflow), follower, encoder)))
 }
 
-/// What a run's metadata keeps under `ai_sdk`: the message that it goes on with, and the runs before it.
+/// A run's metadata under `ai_sdk`: the message that it continues, and the earlier runs of the message.
 #[derive(Debug, Deserialize, Serialize)]
 struct Own {
     message_id: String,
@@ -149,7 +150,7 @@ impl Chat<'_> {
         self.caller.owner()
     }
 
-    /// The newest run of the agent in this thread; those that work for others do not count.
+    /// The newest run of the agent in this thread, workers excluded.
     async fn latest(&self) -> Result<Option<RunRecord>, Problem> {
         let filter = RunFilter {
             thread_id: Some(self.thread.clone()),
@@ -161,8 +162,8 @@ impl Chat<'_> {
         Ok(runs.into_iter().next())
     }
 
-    /// Starts a run for what the user wrote. A run that waits for an answer will not get it, and is cancelled once the new
-    /// one was accepted, which begins after it.
+    /// Starts a run for the user's messages. An interrupted run will not get its answer: it is cancelled once the new
+    /// run is accepted, which begins after it.
     async fn written(
         &self,
         trace: Trace,
@@ -202,8 +203,8 @@ impl Chat<'_> {
         Ok(runs::open(self.server, self.caller, trace, request, fields).await?.0)
     }
 
-    /// Goes on with the last message: with the run that waits for the answers, or with another that gets the results of
-    /// the calls that the client made.
+    /// Continues the last message: with the run that waits for the answers, or with a new run that gets the results of
+    /// the client's calls.
     async fn continued(
         &self,
         trace: Trace,
@@ -232,7 +233,7 @@ impl Chat<'_> {
                 || Problem::new(Code::InvalidRequest, format!("the call {id} has no output")).field("messages");
             output.map(|output| output.message(id)).ok_or_else(missing)
         };
-        // An agent elsewhere may know a call by an id that is unique in its run only.
+        // An external agent may know a call by an id that is unique only in its run.
         let scope = run.scoped("");
         let names: Vec<&str> = ids.iter().map(|id| id.strip_prefix(&scope).unwrap_or(id)).collect();
         let outputs = continued.outputs_of(run, &names);
@@ -249,10 +250,10 @@ impl Chat<'_> {
         Ok((next, continued.message_id, None))
     }
 
-    /// What the earlier runs of a message said; one that is not there any more is left out. The metadata may be anybody's,
-    /// so it is checked again: a run that has not ended would be waited for.
+    /// The output of the earlier runs of a message; deleted ones are left out. The metadata is not trusted: runs of
+    /// other threads are skipped, and those that have not ended, since the replay would wait for them.
     async fn replayed(&self, own: &Own) -> Result<bytes::Bytes, Problem> {
-        let mut said = BytesMut::new();
+        let mut replay = BytesMut::new();
         for run in own.continues.iter().take(AI_SDK_MESSAGE_RUNS_MAX) {
             let record = self.server.timeline.run(self.owner(), *run).await?;
             let is_of_chat = |record: &RunRecord| record.context.thread_id.as_ref() == Some(&self.thread);
@@ -264,15 +265,15 @@ impl Chat<'_> {
             while let Some(items) = follower.next().await {
                 encoder.take(items);
                 while let Some(chunk) = encoder.chunk() {
-                    said.extend_from_slice(&chunk);
+                    replay.extend_from_slice(&chunk);
                 }
-                if said.len() > AI_SDK_REPLAY_BYTES_MAX {
+                if replay.len() > AI_SDK_REPLAY_BYTES_MAX {
                     let detail = "the earlier runs of this message say too much to be replayed";
                     return Err(Problem::new(Code::TooLarge, detail));
                 }
             }
         }
-        Ok(said.freeze())
+        Ok(replay.freeze())
     }
 }
 
@@ -280,7 +281,7 @@ fn named(agent: &str) -> Result<Name, Problem> {
     agent.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("agent"))
 }
 
-/// What a message's metadata says of its run.
+/// A message's metadata about its run.
 fn metadata(record: &RunRecord) -> Map<String, Value> {
     let context = &record.context;
     let members = [

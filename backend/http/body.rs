@@ -38,7 +38,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// A sender that is silent this long has nothing left to send.
 const DRAIN_SILENCE: Duration = Duration::from_millis(250);
 
-/// The principal whose share a body uses; attached to the request where its sender was verified.
+/// The principal whose share a body uses; attached to the request once its sender is verified.
 #[derive(Clone)]
 pub(super) struct Payer(pub(super) OwnerId);
 
@@ -74,7 +74,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
         let guard = CredentialGuard::of(&head.headers, server);
-        // A request without our credential comes through a webhook, of which a channel has one.
+        // A request without our credential comes from a webhook, one for each channel.
         let (bodies, payer) = match head.extensions.get::<Payer>() {
             Some(Payer(owner)) => (&server.bodies, owner.clone()),
             None => (&server.webhooks, OwnerId::trusted(head.uri.path())),
@@ -149,7 +149,7 @@ async fn arrive(
     }
 }
 
-/// Reads on for a moment: a client that is still sending would not read the response.
+/// Keeps reading for a moment: a client that is still sending would not read the response.
 pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Bytes, E>> + Send)>) {
     // Enough for the largest body of all, and one slightly over its bound.
     let mut left = CHECKPOINT_BODY_BYTES_MAX + BODY_BYTES_MAX;
@@ -215,13 +215,13 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, 
 
 /// What is wrong with a JSON text that is not a `T`: in which member, and where in the text.
 pub(super) fn misread<T: DeserializeOwned>(code: Code, text: &str, error: &serde_json::Error) -> Problem {
-    // Only now: a parser that knows the path of each value takes longer.
+    // Only after a failure: tracking the path of each value is slower.
     let again = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text));
     let path = again.err().map(|error| error.path().to_string()).filter(|path| path != ".");
-    let told = error.to_string();
-    let (what, place) = told.rsplit_once(" at line ").unwrap_or((&told, ""));
+    let message = error.to_string();
+    let (what, place) = message.rsplit_once(" at line ").unwrap_or((&message, ""));
     let missing = missing(what).map(str::to_owned);
-    // The only bodies that are lists are of events.
+    // The only bodies that are lists are lists of events.
     let path = path.map(|path| if path.starts_with('[') { format!("events{path}") } else { path });
     let field = match (path, missing) {
         (Some(path), Some(missing)) => Some(format!("{path}.{missing}")),

@@ -1,4 +1,4 @@
-//! Who sends a request: its credential, where that may be, and whom a server without authentication answers.
+//! The sender of a request: its credential, where that may be, and which hosts are served without authentication.
 
 use std::ops::Deref;
 
@@ -175,7 +175,7 @@ impl FromRequestParts<Server> for Caller {
 struct ReadToken(String);
 
 impl ReadToken {
-    /// The parameter by this name alone (RFC 6750, 2.3), and only without a header.
+    /// The only accepted parameter (RFC 6750, 2.3), and only without a header.
     const NAME: &str = "access_token";
 
     fn of(parts: &Parts) -> Option<Self> {
@@ -236,14 +236,14 @@ fn token_in_url() -> Problem {
         .hint("send it in the Authorization header, and revoke it: it may already have been logged")
 }
 
-/// Without authentication, only this machine may ask. Another site's page can make a browser send requests here under
-/// its own host name (DNS rebinding), but not under ours; and it cannot hide its origin from the server.
+/// Without authentication, only this machine may send requests. Another site's page can make a browser send some here
+/// under its own host name (DNS rebinding), but not under ours; and it cannot hide its origin from the server.
 fn refuse_foreign_host(parts: &Parts, server: &Server) -> Result<(), Problem> {
     let foreign = |detail: &str| {
         Problem::new(Code::HostNotAllowed, detail)
             .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt")
     };
-    // A value that is not plain text is none of our names.
+    // A value that is not plain text cannot be one of our names.
     let text = |name: HeaderName| {
         let value = parts.headers.get(name).map(axum::http::HeaderValue::to_str).transpose();
         value.map_err(|_| foreign("without authentication this server answers only to localhost"))

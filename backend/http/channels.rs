@@ -50,7 +50,7 @@ use crate::{
 /// The header in which Telegram sends the secret of the webhook.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
 
-/// Telegram, if configured and authenticated: before any of the body is read.
+/// Telegram, if configured and authenticated. Checked before any of the body is read.
 struct Webhook {
     channel: ChannelName,
     telegram: Telegram,
@@ -82,9 +82,9 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(telegram))
 }
 
-/// What became of a message, without the members that a `wait` adds.
+/// The outcome of a message, without the members that `wait` adds.
 fn outcome_of(receipt: &Receipt) -> MessageOutcome {
-    let mut told = MessageOutcome {
+    let mut reply = MessageOutcome {
         outcome: Outcome::Queued,
         reason: receipt.is_duplicate.then_some(Reason::Duplicate),
         run_id: None,
@@ -95,16 +95,16 @@ fn outcome_of(receipt: &Receipt) -> MessageOutcome {
         status: None,
         response: None,
     };
-    let Some(outcome) = &receipt.outcome else { return told };
-    told.reason = told.reason.or(outcome.reason());
-    told.outcome = if told.reason.is_some() { Outcome::Filtered } else { Outcome::Accepted };
+    let Some(outcome) = &receipt.outcome else { return reply };
+    reply.reason = reply.reason.or(outcome.reason());
+    reply.outcome = if reply.reason.is_some() { Outcome::Filtered } else { Outcome::Accepted };
     if let Routed::Accepted { run_id, session_id, thread_id, .. } = outcome {
-        told.run_id = Some(run_id.uuid());
-        told.session_id = Some(session_id.to_string());
-        told.thread_id = Some(thread_id.to_string());
-        told.stream_url = Some(format!("/api/stream/runs/{run_id}"));
+        reply.run_id = Some(run_id.uuid());
+        reply.session_id = Some(session_id.to_string());
+        reply.thread_id = Some(thread_id.to_string());
+        reply.stream_url = Some(format!("/api/stream/runs/{run_id}"));
     }
-    told
+    reply
 }
 
 /// Send a message to an agent.
@@ -230,7 +230,7 @@ async fn telegram(
     Webhook { channel, telegram, config }: Webhook,
     body: Result<Body<WEBHOOK_BYTES_MAX>, Problem>,
 ) -> Result<StatusCode, Problem> {
-    // If rejected, what cannot be read as a message, or must not be stored, would be sent again and again.
+    // Telegram repeats a rejected update, so one that is not a message, or must not be stored, is accepted and dropped.
     let known: Value = match body {
         Err(problem) if problem.code() == Code::CredentialInBody => {
             tracing::warn!("Telegram message dropped: it contains a JWT of this server");

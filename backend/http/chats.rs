@@ -1,4 +1,4 @@
-//! What the protocols of chat clients have in common: a run's stream from its beginning, a person's answers, and a place.
+//! Shared by the protocols of chat clients: a run's stream from its beginning, a person's answers, and stream quota.
 
 use super::{
     Server,
@@ -28,7 +28,7 @@ impl From<InvalidMember> for Problem {
 }
 
 /// Records a person's answers to a run's interrupts, all or none; returns the seq of the last question. Those of the
-/// `earlier` runs of the same message were answered then, and are passed over.
+/// `earlier` runs of the same message were answered before, and are skipped.
 pub(super) async fn decide(
     server: &Server,
     caller: &Caller,
@@ -65,7 +65,7 @@ pub(super) async fn follow(server: &Server, owner: &OwnerId, run: RunId) -> Resu
     }
 }
 
-/// A share for one more stream. The client would not read why there is none in a stream.
+/// A share for one more stream; without one, a plain error, because the client would not read it in a stream.
 pub(super) fn place(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
     server.streams.try_take(owner, 1).map_err(|full| Problem::busy(full, "streams"))
 }

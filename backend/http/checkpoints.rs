@@ -187,13 +187,13 @@ async fn put_writes(
         return Err(Problem::new(Code::TooLarge, format!("at most {CHANNELS_MAX} writes")).field("writes"));
     }
     body.check_values(writes.iter().map(|write| write.b.0.as_slice()))?;
-    // A place named twice follows the rule for one that is taken: the last one wins, or the first one stays.
+    // An `idx` given twice is treated like a stored one: with `upsert` the last write wins, else the first stays.
     let mut places: HashMap<i32, PutWrite> = HashMap::new();
     for write in writes {
         match places.entry(write.idx) {
-            Entry::Occupied(mut taken) if upsert => drop(taken.insert(write)),
+            Entry::Occupied(mut place) if upsert => drop(place.insert(write)),
             Entry::Occupied(_) => {}
-            Entry::Vacant(free) => drop(free.insert(write)),
+            Entry::Vacant(place) => drop(place.insert(write)),
         }
     }
     let value = |(idx, write): (i32, PutWrite)| (idx, write.channel, Value { t: write.t, b: write.b });
@@ -305,7 +305,7 @@ fn filter(thread_id: Option<ThreadId>, query: &Query) -> Result<CheckpointFilter
     }
     Ok(CheckpointFilter {
         thread_id,
-        // An empty one is the root, not all of them.
+        // An empty one is the root; without one, all namespaces.
         ns: query.text("ns").map(|_| query.parsed("ns").map(Option::unwrap_or_default)).transpose()?,
         before: query.parsed("before")?,
         run_id: query.parsed("run_id")?,
@@ -322,7 +322,7 @@ async fn page(server: &Server, owner: &OwnerId, found: &FoundPage) -> Result<Res
     };
     let checkpoints = server.threads.store().checkpoints().read(owner, found).await?;
     if checkpoints.is_empty() && found.has_more {
-        // All of them were removed in the meantime: an empty page would mean that the list ends here.
+        // All of them were removed in the meantime; an empty page would mean that the list ends here.
         return Err(store::Error::Busy.into());
     }
     let next_cursor = next_cursor(found.has_more, checkpoints.last().map(CheckpointsAfter::from));

@@ -15,17 +15,17 @@ use tower_http::{
 
 use crate::domain::limits::{COMPRESSED_BYTES_MAX, COMPRESSED_BYTES_MIN};
 
-/// What is compressed when.
+/// Decides which responses are compressed.
 #[derive(Clone, Copy)]
 pub(super) struct Text;
 
 impl Predicate for Text {
     fn should_compress<B: Body>(&self, response: &Response<B>) -> bool {
-        // A reply that is sent in pieces has its size in its head only.
-        let told = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        let size = response.body().size_hint().exact().or_else(told);
+        // A reply that is sent in pieces has its size only in its headers.
+        let declared = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        let size = response.body().size_hint().exact().or_else(declared);
         size.is_some_and(|size| (COMPRESSED_BYTES_MIN..=COMPRESSED_BYTES_MAX).contains(&size))
-            // Artifacts have ranges and are sent as stored, whatever they are.
+            // Artifacts have ranges and are sent as stored, whatever their type.
             && !response.headers().contains_key(header::ACCEPT_RANGES)
             && is_text(response.headers())
     }
@@ -40,7 +40,7 @@ fn is_text(headers: &HeaderMap) -> bool {
     )
 }
 
-/// Gzip for those who accept it.
+/// Gzip for clients that accept it.
 pub(super) fn layer() -> CompressionLayer<Text> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(Text)
 }
@@ -55,8 +55,8 @@ pub(super) fn accepts(headers: &HeaderMap, coding: &str) -> bool {
     })
 }
 
-/// Makes a request that refuses the plain form one without preferences. If it refused gzip too, the layer would answer
-/// it with 406 after it has been carried out; RFC 9110, 12.5.3 allows the plain form instead.
+/// Drops the preferences of a request that refuses the plain form. If it refused gzip too, the layer would answer 406
+/// after carrying it out; RFC 9110, 12.5.3 allows the plain form instead.
 pub(super) async fn forgive(mut request: Request) -> Request {
     let refuses = |value: &HeaderValue| value.to_str().is_ok_and(|codings| codings.split(',').any(refuses_plain));
     if request.headers().get_all(header::ACCEPT_ENCODING).iter().any(refuses) {

@@ -1,7 +1,7 @@
 //! Pages of other origins (CORS, <https://fetch.spec.whatwg.org/#http-cors-protocol>).
 //!
-//! Only listed origins are named in responses, and never together with cookies: a page has what access its visitor
-//! gave it as a token.
+//! Only listed origins are named in responses, and never together with cookies: the access of a page is the token that
+//! its visitor gave it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{config::CorsOrigin, faces::ai_sdk};
 /// How long a browser may remember the answer to a preflight request.
 const PREFLIGHT_AGE: Duration = Duration::from_hours(1);
 
-/// Most names of headers that a page may ask for in one preflight request; more than that are left out of the answer.
+/// Most header names that a preflight request may ask for; further ones are left out of the answer.
 const NAMES_MAX: usize = 64;
 
 /// The origins whose pages may use the API.
@@ -34,7 +34,7 @@ impl Origins {
         self.0.contains(origin)
     }
 
-    /// Answers preflight requests, and tells browsers who may read a response. `None` if no origin is listed.
+    /// Answers preflight requests, and names the origins that may read responses. `None` if no origin is listed.
     pub(super) fn layer(&self) -> Option<CorsLayer> {
         if self.0.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl Origins {
         let layer = CorsLayer::new()
             .allow_origin(self.0.clone())
             .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-            // A credential is a header that the page itself sets, so there is none that it must not send.
+            // The page itself sets the header with the credential, so there is no header to forbid.
             .allow_headers(AllowHeaders::mirror_request())
             .expose_headers([
                 header::ACCEPT_RANGES,
@@ -62,7 +62,7 @@ impl Origins {
     }
 }
 
-/// Leaves of what a preflight request asks for the names of headers, since the answer repeats them.
+/// Reduces a preflight request's list to valid header names, since the answer repeats it.
 pub(super) async fn ask_for_names(mut request: Request) -> Request {
     if request.method() == Method::OPTIONS {
         let asked = request.headers().get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();

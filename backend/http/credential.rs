@@ -1,5 +1,4 @@
-//! Credentials must not end up in what a request leaves behind: neither the request's own, nor any JWT that this server
-//! would accept.
+//! Keeps credentials out of what a request stores: the request's own, and any JWT that this server would accept.
 
 use axum::http::{HeaderMap, header};
 use memchr::memmem;
@@ -10,15 +9,15 @@ use super::{
 };
 use crate::{auth::Authenticator, domain::limits::JWT_BYTES_MAX};
 
-/// Shorter ones could be any word.
+/// A shorter one could be any word.
 const CREDENTIAL_BYTES_MIN: usize = 20;
-/// As spelled in JSON: an escape has six characters.
+/// The longest JWT as spelled in JSON, where an escape has six characters.
 const SPELLED_BYTES_MAX: usize = 6 * JWT_BYTES_MAX;
 
 /// Searches for credentials. It has no `Debug` on purpose.
 #[derive(Clone)]
 pub(super) struct CredentialGuard {
-    /// The greater part of the request's own credential: without its last letters it is as good as the whole.
+    /// The first four fifths of the request's own credential: without its end it is as good as the whole.
     own: Option<Box<[u8]>>,
     authenticator: Authenticator,
 }
@@ -73,7 +72,7 @@ fn refusal() -> Problem {
 /// Searches for credentials in bytes that arrive in pieces, plain or as spelled in JSON.
 pub(super) struct Scan {
     guard: CredentialGuard,
-    /// Bytes not searched yet, after the last of those searched: a credential may begin there.
+    /// Bytes not searched yet, after the last of those searched, where a credential may begin.
     pending: Vec<u8>,
 }
 
@@ -88,7 +87,7 @@ impl Scan {
         if self.pending.len() < 2 * SPELLED_BYTES_MAX { Ok(()) } else { self.finish() }
     }
 
-    /// Searches all that has arrived.
+    /// Searches everything received so far.
     pub(super) fn finish(&mut self) -> Result<(), Problem> {
         self.guard.check_json(&self.pending)?;
         self.pending.drain(..self.pending.len().saturating_sub(SPELLED_BYTES_MAX));

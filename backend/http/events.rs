@@ -121,13 +121,13 @@ async fn emit(
     }))
 }
 
-/// Bounds an emit, whatever it waits for. The lane continues by itself, so then the outcome is unknown.
+/// Bounds the time of an emit. The lane continues after a timeout, so the outcome is then unknown.
 pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
     let wait = Duration::from_millis(ANSWER_MS_MAX);
     tokio::time::timeout(wait, work).await.unwrap_or_else(|_| Err(EmitError::OutcomeUnknown.into()))
 }
 
-/// Validates events of a run, whichever way they came in.
+/// Parses and validates events of a run, from a request or a runner.
 pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<Vec<NewEvent>, Problem> {
     let events = read_events(text, is_ndjson)?;
     if events.len() > EMIT_EVENTS_MAX {
@@ -161,7 +161,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     let wrong = |field: &'static str| move |rule: crate::domain::id::Malformed| invalid_event(index, field, rule.0);
     let event_type: EventType = event.event_type.parse().map_err(wrong("type"))?;
     event_type.check_producer().map_err(wrong("type"))?;
-    let foreign = |said: &Option<String>, own: Option<&str>| said.as_deref().is_some_and(|said| Some(said) != own);
+    let foreign = |given: &Option<String>, own: Option<&str>| given.as_deref().is_some_and(|given| Some(given) != own);
     if foreign(&event.role, Some(context.role.as_str()))
         || foreign(&event.agent, context.agent.as_ref().map(Name::as_str))
     {

@@ -1,4 +1,4 @@
-//! A run's log as verifiable lines, out of one server and into another.
+//! Export and import of a run's log as verifiable lines.
 
 use std::time::Duration;
 
@@ -91,28 +91,28 @@ fn lines(
     let (history, mut page) = (first.history, first);
     async_stream::try_stream! {
         let _room = room;
-        let (mut telling, line) = RunWriter::begin(&subject);
-        let (mut chunk, mut told) = (BytesMut::from(line.as_bytes()), Seq::ZERO);
+        let (mut writer, line) = RunWriter::begin(&subject);
+        let (mut chunk, mut written) = (BytesMut::from(line.as_bytes()), Seq::ZERO);
         chunk.put_u8(b'\n');
         loop {
             for (place, event) in &page.events {
-                let line = telling.event(event).ok_or(Cut::Hole)?;
+                let line = writer.event(event).ok_or(Cut::Hole)?;
                 chunk.put_slice(line.as_bytes());
                 chunk.put_u8(b'\n');
-                told = place.seq;
+                written = place.seq;
             }
-            if told >= last {
+            if written >= last {
                 break;
             }
             yield chunk.split().freeze();
-            let wanted = REPLAY_ROWS.min(last.get() - told.get());
-            let wanted = Wanted::After { seq: told, rows: wanted, bytes: None };
+            let wanted = REPLAY_ROWS.min(last.get() - written.get());
+            let wanted = Wanted::After { seq: written, rows: wanted, bytes: None };
             page = readers.page(&owner, run, wanted).await?.ok_or(Cut::Hole)?;
             if page.events.is_empty() || page.history != history {
                 Err(Cut::Hole)?;
             }
         }
-        chunk.put_slice(telling.end().as_bytes());
+        chunk.put_slice(writer.end().as_bytes());
         chunk.put_u8(b'\n');
         yield chunk.freeze();
     }
@@ -150,7 +150,7 @@ async fn import(
         return Err(Problem::new(Code::UnsupportedMediaType, "an import must be a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));
     }
-    // Other principals' emits come first: an import waits for its turn, and is parsed where it blocks no request.
+    // An import must not delay others' emits: it waits for its turn, and is parsed where it blocks no request.
     let wait = Duration::from_millis(IMPORT_WAIT_MS_MAX);
     let busy = || Problem::new(Code::Busy, "too many imports are in progress; nothing was done");
     let turn = tokio::time::timeout(wait, server.imports.take(owner, 1)).await;
@@ -210,7 +210,7 @@ impl From<ImportError> for Problem {
             ImportError::OtherArtifact { seq } => Self::new(Code::ArtifactExists, detail)
                 .field(format!("seq {seq}"))
                 .hint("nothing was changed; bytes that no event refers to are removed after an hour"),
-            // The caller's own run would have been compared.
+            // Another owner's run; the caller's own would have been compared.
             ImportError::Emit(EmitError::RunExists) => Self::new(Code::RunExists, "this id is already in use")
                 .field("run_id")
                 .hint("a run id is unique on a server, also across owners; import into another server"),

@@ -1,4 +1,4 @@
-//! From a request to typed values: behind these extractors nothing is an unparsed string.
+//! Extractors from a request to typed values: behind them, nothing is an unparsed string.
 
 use std::{collections::HashMap, str::FromStr};
 
@@ -32,7 +32,7 @@ async fn path_text(parts: &mut Parts, server: &Server, name: &'static str) -> Re
     values.remove(name).ok_or_else(Problem::not_found)
 }
 
-/// An id chosen by a client, from a path; one that breaks its rule gets an error that says so.
+/// A client-chosen id in a path; a malformed one gets an error with its rule.
 async fn chosen<T: FromStr<Err = Malformed>>(
     parts: &mut Parts,
     server: &Server,
@@ -187,7 +187,7 @@ impl FromRequestParts<Server> for Query {
 }
 
 impl Query {
-    /// Parameters that came another way.
+    /// Parameters that are not from a URL.
     pub(super) fn of(given: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(given.into_iter().collect())
     }
@@ -201,7 +201,7 @@ impl Query {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A parameter of a type with a rule; absent and empty are `None`.
+    /// A parsed parameter; absent and empty are `None`.
     pub(super) fn parsed<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem>
     where
         T::Err: std::fmt::Display,

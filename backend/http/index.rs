@@ -1,4 +1,4 @@
-//! What a page shows of a long run: its index, and the events somebody looks at.
+//! For the display of a long run: its index, and single events.
 
 use std::{io::Write as _, sync::Arc};
 
@@ -156,7 +156,7 @@ pub(super) async fn page(
     let page = page.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     let is_compressed = accepts(headers, "gzip");
-    // Reading megabytes of payloads would keep others waiting on the event loop.
+    // Off the event loop, which reading megabytes of payloads would block.
     let encoded = tokio::task::spawn_blocking(move || {
         let json = serde_json::to_vec(&index_of(run, page, &histories)).map_err(std::io::Error::other)?;
         if is_compressed { smaller(&json) } else { Ok(json) }
@@ -171,7 +171,7 @@ pub(super) async fn page(
     Ok(response)
 }
 
-/// Much smaller than what is compressed on the event loop: a reader of a long run wants all of its pages.
+/// Gzip at a higher level than on the event loop: a reader of a long run wants all of its pages.
 fn smaller(json: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(json)?;

@@ -1,4 +1,4 @@
-//! Interrupts: what all runs ask, and answers.
+//! Interrupts: the open ones of all runs, and their answers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How long a request lasts that waits: until its credential expires or is revoked.
+//! The lifetime of a request that waits: until its credential expires or is revoked.
 
 use std::time::Duration;
 
@@ -31,8 +31,7 @@ impl Lasting {
         self.left() == Some(Duration::ZERO) || self.watched.as_ref().is_some_and(Watched::is_revoked)
     }
 
-    /// Completes when the credential is revoked, or when it is time to look whether it has expired and to tell the peer
-    /// that the server lives.
+    /// Completes when the credential is revoked, or when it is time to check its expiry and to ping the peer.
     pub(super) async fn pause(&self) {
         let ping = Duration::from_millis(PING_MS);
         let pause = tokio::time::sleep(self.left().map_or(ping, |left| left.min(ping)));

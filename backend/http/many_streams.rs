@@ -1,8 +1,8 @@
-//! Many streams on one connection: of any number of tabs, whose browser opens only a few connections.
+//! Many streams on one connection, for any number of tabs of a browser that opens only a few connections.
 //!
-//! Each subscription is a follower of its own, with a task that writes its frames in its turn, so that one that waits for
-//! the database, ends or fails holds up no other. A batch of frames is written as a whole: frames of two subscriptions
-//! never mix. The tasks live as long as the response.
+//! Each subscription has a follower and a task that writes its frames in its turn, so that one that waits for the
+//! database, ends or fails delays no other. A batch of frames is written as a whole: frames of two subscriptions never
+//! mix. The tasks live as long as the response.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ use crate::{
     wire::frames::StreamEnd,
 };
 
-/// What changes the list of open interrupts.
+/// Events that change the list of open interrupts.
 const INTERRUPT_TYPES: &str = "interrupt.*,run.completed,run.failed,run.cancelled";
 
 /// The routes of this file.
@@ -98,10 +98,10 @@ enum StreamKind {
     Interrupts,
 }
 
-/// A subscription that was read.
+/// A parsed subscription.
 struct Wanted {
     name: String,
-    /// `None` if the id has not the form of one: answered like an absent run.
+    /// `None` if the id is malformed: answered like an absent run.
     target: Option<Followed>,
     asked: Asked,
 }
@@ -140,7 +140,7 @@ impl Subscription {
             ("view", self.view),
         ];
         let given = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?)));
-        // What the parameters of a stream of its own mean, they mean here.
+        // Parameters mean the same as for a single stream.
         let asked = Asked::read(&Query::of(given), &HeaderMap::new())?;
         Ok(Wanted { name: self.name, target, asked })
     }
@@ -186,11 +186,11 @@ async fn open(
 struct Many {
     chunks: mpsc::Receiver<Bytes>,
     chunk: Option<Bytes>,
-    /// Ended when the response is dropped.
+    /// Aborted when the response is dropped.
     _tasks: JoinSet<()>,
 }
 
-/// Where the frames go: whoever holds it writes a batch.
+/// Where the frames go. A task holds the lock while it writes a batch.
 type Output = Arc<Mutex<mpsc::Sender<Bytes>>>;
 
 impl Many {

@@ -1,9 +1,8 @@
 //! HTTP: translation only.
 //!
-//! Handlers take typed arguments, let the part of the server that it concerns do the work (for events and runs,
-//! [`crate::timeline`]), and return a typed reply. The whole route table is in [`router`]; each resource has a file.
-//! Invariants: every error response is a [`problem::Problem`]; another owner's id is answered like an absent one; every
-//! body, page and stream has a bound.
+//! Handlers take typed arguments, delegate the work (for events and runs, to [`crate::timeline`]), and return a typed
+//! reply. The whole route table is in [`router`]; each resource has a file. Invariants: every error response is a
+//! [`problem::Problem`]; another owner's id is answered like an absent one; every body, page and stream has a bound.
 //!
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
@@ -98,7 +97,7 @@ use crate::{
     timeline::Timeline,
 };
 
-/// What handlers use. Cloned several times for each request.
+/// The handlers' state. Cloned several times for each request.
 #[derive(Clone)]
 pub struct Server(Arc<Shared>);
 
@@ -110,7 +109,7 @@ pub struct Shared {
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
-    /// Those of the configuration.
+    /// The configured agents.
     pub agents: Vec<ConfiguredAgent>,
     pub queries: Queries,
     pub readers: Readers,
@@ -131,9 +130,9 @@ pub struct Shared {
     pub replies: Quota,
     /// Timelines that are being created or sent.
     pub timelines: Quota,
-    /// Events that are emitted.
+    /// Emitted events.
     pub emits: Rate,
-    /// Runs that are created.
+    /// Created runs.
     pub creations: Rate,
     /// Bytes of bodies and uploads.
     pub received: Rate,
@@ -142,7 +141,7 @@ pub struct Shared {
     pub draining: CancellationToken,
 }
 
-/// What a [`Server`] is made of.
+/// The parts that a [`Server`] is built from.
 pub struct Parts {
     pub timeline: Timeline,
     pub threads: Threads,
@@ -201,7 +200,7 @@ impl Server {
         }))
     }
 
-    /// Waits for a turn at reading a run as a whole: its timeline, or what costs as much.
+    /// Waits for a turn to read a whole run, for its timeline or for something as expensive.
     async fn timeline_turn(&self, owner: &OwnerId) -> Result<Share, Problem> {
         let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
@@ -295,13 +294,13 @@ async fn refuse_ambiguous(request: Request, next: Next) -> Response<axum::body::
     if hosts.len() > 1 || hosts.first().zip(authority).is_some_and(|(host, authority)| *host != authority) {
         return closing(Problem::new(Code::InvalidRequest, "the request has more than one Host").into_response());
     }
-    // Which of them a proxy has looked at cannot be known.
+    // A proxy may have checked another one.
     if request.headers().get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
         let detail = "the request has more than one Authorization";
         return Problem::new(Code::InvalidRequest, detail).into_response();
     }
-    // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its
-    // connection: what another reader would take for the next request is then discarded.
+    // hyper hides a Content-Length beside it, so such a request cannot be told from a valid one. Closing the connection
+    // discards what another reader would take for the next request.
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let response = next.run(request).await;
     if is_chunked { closing(response) } else { response }
@@ -312,7 +311,7 @@ fn closing(mut response: Response<axum::body::Body>) -> Response<axum::body::Bod
     response
 }
 
-/// What the framework rejects itself becomes a problem too; its own text is plain.
+/// Turns the framework's own rejections, which are plain text, into problems.
 async fn plain_errors_are_problems(response: axum::response::Response) -> axum::response::Response {
     let status = response.status();
     let is_ours = |t: &HeaderValue| t.as_bytes().ends_with(b"json") || t.as_bytes().starts_with(b"text/html");

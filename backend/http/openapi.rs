@@ -26,13 +26,13 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
     let bearer = bearer.description(Some("An API token (`rr_…`) or a JWT. Not needed with `--auth off`."));
     let schemes = document.components.get_or_insert_default();
     schemes.add_security_scheme("token", SecurityScheme::Http(bearer.build()));
-    // Either nothing or a token: which of them is up to the server's settings.
+    // Either nothing or a token, depending on the server's settings.
     document.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]);
     document
 }
 
 pub(super) fn routes(document: &utoipa::openapi::OpenApi) -> Router<Server> {
-    // One copy for everybody who reads it, however slowly.
+    // All readers share one copy, however slow they are.
     let document = Bytes::from(serde_json::to_vec(document).unwrap_or_default());
     let document = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], document.clone()));
     Router::new().route("/openapi.json", get(document))

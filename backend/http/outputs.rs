@@ -1,4 +1,4 @@
-//! What clients bring for the calls that they made: each output is for a call that waits for it, or says again what was said.
+//! Outputs that clients send for their calls: each must be for a call that waits for it, or repeat an earlier output.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,13 +20,13 @@ use crate::{
     store::runs::{RunRecord, filter::RunFilter},
 };
 
-/// Why an output is refused, and which: its index among the messages.
+/// A rejected output: its index among the messages, and the rule it breaks.
 pub(super) struct Unasked {
     pub index: usize,
     pub rule: String,
 }
 
-/// A run of the conversation: what it asked its client, and what outputs it was given.
+/// A run of the conversation: the calls it asked its client for, and the outputs it was given.
 struct Turn {
     run: RunId,
     status: Status,
@@ -59,13 +59,13 @@ impl Turn {
     }
 }
 
-/// The call whose output a message of a run's input brings.
+/// The id of the call whose output a message of a run's input has.
 fn output_of(message: &Value) -> Option<&str> {
     let id = message.get("tool_call_id").or_else(|| message.get("toolCallId"));
     (message["role"] == "tool").then(|| id.and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Refuses a job for an agent of the server whose input has an output that no call waits for.
+/// Rejects a job for one of the server's agents if its input has an output that no call waits for.
 pub(super) async fn check(
     server: &Server,
     owner: &OwnerId,
@@ -83,8 +83,8 @@ pub(super) async fn check(
     })
 }
 
-/// Settles for which calls the outputs among an input's messages are: each gets the id by which the agent knows its call.
-/// True for one that only repeats what the conversation has.
+/// Matches the outputs among an input's messages with calls: each gets the agent's id of its call. Returns for each
+/// message whether it only repeats what the conversation has.
 pub(super) async fn settle(
     server: &Server,
     owner: &OwnerId,
@@ -105,7 +105,7 @@ pub(super) async fn settle(
     for (index, message) in messages.iter_mut().enumerate() {
         let Some(known) = output_of(message) else { continue };
         if index % AT_ONCE == AT_ONCE - 1 {
-            // A client may bring very many.
+            // There may be very many messages.
             tokio::task::yield_now().await;
         }
         let (call, is_repeated) = match calls.find(known, &message["content"]) {
@@ -137,14 +137,14 @@ async fn turns(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<Ve
     Ok(turns)
 }
 
-/// Messages after which others have their turn.
+/// Messages after which other tasks have their turn.
 const AT_ONCE: usize = 256;
 
-/// The calls of a conversation by what its client knows them by: as their agent does, or with the run before it.
+/// The calls of a conversation by the client's ids: the agent's own, or `{run_id}/{id}`.
 struct Calls<'a> {
     turns: &'a [Turn],
     runs: HashMap<RunId, usize>,
-    /// Where each id was asked last, and in which runs.
+    /// The newest turn that asked for each id, and all pairs of turn and id.
     newest: HashMap<&'a str, usize>,
     asked: HashSet<(usize, &'a str)>,
     is_ours: bool,
@@ -163,13 +163,13 @@ impl<'a> Calls<'a> {
         Self { turns, runs, newest, asked, is_ours }
     }
 
-    /// The run that an id names before its own part, and that part.
+    /// Splits `{run_id}/{id}` into the turn of the run and the id.
     fn scoped<'b>(&self, known: &'b str) -> Option<(usize, &'b str)> {
         let (run, id) = known.split_once('/')?;
         Some((*self.runs.get(&run.parse().ok()?)?, id))
     }
 
-    /// The newest call of this id. A producer elsewhere may not name its calls in the run's output.
+    /// The newest call with this id. An external producer may not name its calls in the run's output.
     fn asked(&self, known: &str) -> Option<(usize, String)> {
         let is_asked = |at: usize, id: &str| match self.turns[at].asked {
             Some(_) => self.asked.contains(&(at, id)),
@@ -180,14 +180,14 @@ impl<'a> Calls<'a> {
         scoped.into_iter().chain(plain).min_by_key(|(at, _)| *at)
     }
 
-    /// The call that an output is for, and whether the conversation has the output.
+    /// The call that an output is for, and whether the conversation already has the output.
     fn find(&self, known: &str, content: &Value) -> Result<(String, bool), String> {
         let Some((at, call)) = self.asked(known) else {
-            // Clients of some protocols send back what the agent's own tools said, which the conversation has.
+            // Clients of some protocols send back outputs of the agent's own tools, which the conversation has.
             let rule = || format!("no call of this conversation has the id {known:?}");
             return self.scoped(known).map(|_| (known.to_owned(), true)).ok_or_else(rule);
         };
-        // A run that did not come to its end may have left the call as it was.
+        // A failed or cancelled run may not have used the output.
         let since = || self.turns[..at].iter().rev().filter(|turn| !turn.is_over());
         match since().find_map(|turn| turn.given.get(&call)) {
             Some(before) if before == content => Ok((call, true)),

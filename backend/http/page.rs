@@ -32,7 +32,7 @@ pub(super) trait PageKey: Sized {
     fn read(text: &str) -> Option<Self>;
 }
 
-/// An id whose lists are sorted by when a row was created, and then by the id.
+/// An id whose lists are sorted by creation time and then by the id.
 trait NewestFirst: Display + FromStr {
     const LETTER: char;
 }
@@ -63,14 +63,14 @@ impl<I: NewestFirst> PageKey for (DateTime<Utc>, I) {
     }
 }
 
-/// A place in a list of runs of some order.
+/// A place in a list of runs with its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunPlace {
     pub order: Order,
     pub place: Place,
 }
 
-/// How a cursor spells orders; the usual one is not spelled.
+/// Spellings of orders in a cursor; the default order has none.
 const ORDERS: [(Sort, bool, &str); 12] = [
     (Sort::Created, false, ""),
     (Sort::Created, true, "c"),
@@ -109,7 +109,7 @@ impl PageKey for RunPlace {
     }
 }
 
-/// The time of a cursor; one that no row can have was not issued by this server.
+/// The time of a cursor; `None` if no row can have it.
 fn time_of(micros: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_micros(micros).filter(|at| (1970..=9999).contains(&at.year()))
 }

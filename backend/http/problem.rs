@@ -203,7 +203,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// This many are in progress already. `what` is a plural.
+    /// Too many are in progress. `what` is a plural.
     pub fn busy(full: Full, what: &str) -> Self {
         let detail = match full {
             Full::Own => format!("too many {what} of this principal are in progress"),
@@ -219,7 +219,7 @@ impl Problem {
         Self { retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
     }
 
-    /// The same for a runner: the code, and what was wrong where.
+    /// The problem for a runner: the code, and what was wrong where.
     pub fn for_runner(&self) -> (Code, String) {
         let place = self.field.as_deref().map_or_else(String::new, |field| format!("{field}: "));
         (self.code, place + &self.detail)
@@ -256,7 +256,7 @@ impl Problem {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Of a query: where it is wrong, and the error code of Postgres.
+    /// Adds where a query is wrong, and the error code of Postgres.
     #[must_use]
     pub fn in_query(self, position: Option<usize>, sqlstate: Option<String>) -> Self {
         Self { in_query: Some(Box::new(InQuery { position, sqlstate })), ..self }
@@ -267,7 +267,7 @@ impl Problem {
         Self { field: Some(field.into().into_boxed_str()), ..self }
     }
 
-    /// Says in which part of the request it is.
+    /// Adds the part of the request that is wrong.
     #[must_use]
     pub fn within(self, place: impl std::fmt::Display) -> Self {
         Self { detail: format!("{place}: {}", self.detail), ..self }
@@ -353,7 +353,7 @@ impl From<store::Error> for Problem {
 }
 
 impl Problem {
-    /// A change that failed in the database. One that got no answer may have been made all the same.
+    /// The problem of a failed change. One without a reply from the database may have been made nevertheless.
     pub fn of_change(error: store::Error) -> Self {
         if error.outage().is_none() && error.fate() != store::Fate::Unreadable {
             return error.into();

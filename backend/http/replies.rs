@@ -32,7 +32,7 @@ use crate::{
     quota::{Full, Share},
 };
 
-/// Whose request it is, once that is verified. Attached to every request, for the reply.
+/// The principal of a request, once verified. Attached to every request, for the reply.
 #[derive(Clone, Default)]
 pub(super) struct Asker(Arc<OnceLock<OwnerId>>);
 
@@ -76,8 +76,8 @@ fn steps(bytes: u64) -> u32 {
 #[derive(Clone)]
 struct Room(Arc<Share>);
 
-/// Room for values of this many bytes and for the reply made of them, before they are read; waits a moment for it. At
-/// most three quarters of a principal's room, so that its smaller replies do not keep a large one out.
+/// Reserves room for values of this many bytes and for the reply made of them, before they are read; waits briefly for
+/// it. At most three quarters of a principal's room, so that its smaller replies do not keep a large one out.
 pub(super) async fn room_for(server: &Server, owner: &OwnerId, bytes: u64) -> Result<Share, Problem> {
     let most = u32::try_from(REPLIES_OWN_STEPS_MAX / 4 * 3).unwrap_or(u32::MAX);
     let needed = steps(bytes.saturating_add(as_base64(bytes))).min(most);
@@ -86,14 +86,14 @@ pub(super) async fn room_for(server: &Server, owner: &OwnerId, bytes: u64) -> Re
     room.ok_or_else(|| Problem::busy(Full::Own, "large replies"))
 }
 
-/// A reply of values of this many bytes in total, made in one piece of memory, and the room they were read in.
+/// A reply made of values of this many bytes in total, in one allocation, with the room reserved for them.
 pub(super) async fn within(
     room: Share,
     bytes: u64,
     value: impl Serialize + Send + 'static,
 ) -> Result<Response, Problem> {
-    // Not on the event loop, where others would wait for tens of megabytes to be encoded. The room goes along: a client
-    // that leaves does not stop it.
+    // Off the event loop, which encoding tens of megabytes would block. The room moves along: the task continues after
+    // a client disconnects.
     let encoded = tokio::task::spawn_blocking(move || {
         let mut json = Vec::with_capacity(usize::try_from(as_base64(bytes)).unwrap_or_default());
         serde_json::to_writer(&mut json, &value).map(|()| (json, room))
@@ -107,17 +107,17 @@ pub(super) async fn within(
     Ok(response)
 }
 
-/// How many characters these bytes take in a reply.
+/// Characters that these bytes take in a reply, as base64.
 fn as_base64(bytes: u64) -> u64 {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-/// Room for a reply that is made page by page while it is sent.
+/// Reserves room for a reply that is made page by page while it is sent.
 pub(super) fn paged(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
     server.replies.try_take(owner, REPLY_PAGE_STEPS).map_err(|full| Problem::busy(full, "long replies"))
 }
 
-/// Room for what one that joins a conversation is told, before it is read; waits for it.
+/// Reserves room for what a joining reader of a conversation gets, before it is read; waits for it.
 pub(super) async fn joining(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
     let wait = Duration::from_millis(AGUI_JOIN_WAIT_MS_MAX);
     let room = tokio::time::timeout(wait, server.replies.take(owner, AGUI_JOIN_STEPS)).await.ok().and_then(Result::ok);

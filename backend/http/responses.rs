@@ -1,4 +1,5 @@
-//! `OpenAI` Responses: create, retrieve, follow, cancel, delete. Translation is in [`faces::responses`](crate::faces::responses).
+//! `OpenAI` Responses: create, retrieve, follow, cancel, delete. Translation is in
+//! [`faces::responses`](crate::faces::responses).
 
 mod errors;
 mod shown;
@@ -196,7 +197,7 @@ async fn found<'a>(
     Ok((caller, server.timeline.run(caller.owner(), run).await?.ok_or_else(Problem::not_found)?))
 }
 
-/// Answers approvals; the response that asked goes on.
+/// Answers approvals; the response that asked continues.
 async fn answered(
     server: &Server,
     caller: &Caller,
@@ -277,7 +278,7 @@ async fn events(
     Ok(stream(server, &caller, connection, follower, encoder))
 }
 
-/// A response as one JSON object. It is waited for as long as the credential is good.
+/// A response as one JSON object. Waits for it as long as the credential is valid.
 async fn whole(server: &Server, caller: Allowed<'_>, record: &RunRecord, when: When) -> Result<Response, Problem> {
     let lasting = Lasting::of(server, &caller);
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;

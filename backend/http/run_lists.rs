@@ -1,4 +1,4 @@
-//! Lists of runs, and how many there are.
+//! Lists of runs, and their numbers over time.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -108,7 +108,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     run_list(&server, owner, thread_id, &query).await
 }
 
-/// The runs that a typed beginning of an id may mean.
+/// The runs whose ids have this prefix.
 async fn by_prefix(
     server: &Server,
     owner: &OwnerId,

@@ -111,12 +111,12 @@ fn hit(search: &Search, event: &Recorded) -> Option<Hit> {
     })
 }
 
-/// The part of a text in which the first of the words is.
+/// The part of a text around the first match.
 fn around(search: &Search, text: &str) -> String {
     let blank = |c: char| c.is_whitespace() || c.is_control();
     let mut part = String::new();
     let mut chars = 0;
-    // Chunk after chunk, of which the last few stay, until one has a word; then what follows.
+    // Keeps the last few chunks until one matches, and then what follows.
     let mut is_found = false;
     for chunk in text.split(blank).filter(|chunk| !chunk.is_empty()) {
         is_found = is_found || search.touches(chunk);

@@ -87,7 +87,7 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     if same { Ok(()) } else { Err(Problem::new(Code::HostNotAllowed, "pages of other origins may not connect")) }
 }
 
-/// Applies the same checks as to every producer.
+/// The checks that every producer is subject to.
 struct Producers(CredentialGuard);
 
 impl RunnerInput for Producers {
@@ -96,10 +96,8 @@ impl RunnerInput for Producers {
     }
 
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError> {
-        let looked_through = self.0.check_json(events.get().as_bytes());
-        looked_through
-            .and_then(|()| events::read(context, events.get(), false))
-            .map_err(|problem| runner_error(&problem))
+        let checked = self.0.check_json(events.get().as_bytes());
+        checked.and_then(|()| events::read(context, events.get(), false)).map_err(|problem| runner_error(&problem))
     }
 }
 

@@ -45,7 +45,7 @@ pub async fn run(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Most likely out of file descriptors: other connections will close.
-                    refusals.tell(&error);
+                    refusals.log(&error);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -93,7 +93,7 @@ async fn serve(
 type Io<R, W> = TokioIo<Join<Metered<R>, Paced<W>>>;
 type Service = TowerToHyperService<AddExtension<AddExtension<Router, Intake>, Outflow>>;
 
-/// Both directions with their bounds, which requests can see.
+/// Both directions with their bounds, which handlers can access.
 fn bounded<R, W>(reads: R, writes: W, router: Router) -> (Io<R, W>, Service)
 where
     R: AsyncRead + Unpin,
@@ -148,18 +148,18 @@ where
 /// Connections that could not be accepted, and when this was last logged.
 #[derive(Default)]
 struct Refusals {
-    untold: u64,
-    told: Option<Instant>,
+    unlogged: u64,
+    logged_at: Option<Instant>,
 }
 
 impl Refusals {
-    fn tell(&mut self, error: &std::io::Error) {
-        self.untold += 1;
+    fn log(&mut self, error: &std::io::Error) {
+        self.unlogged += 1;
         let every = Duration::from_millis(ACCEPT_WARNING_MS);
-        if self.told.is_none_or(|told| told.elapsed() >= every) {
-            let tries = std::mem::take(&mut self.untold);
+        if self.logged_at.is_none_or(|logged_at| logged_at.elapsed() >= every) {
+            let tries = std::mem::take(&mut self.unlogged);
             tracing::warn!(error = error as &dyn std::error::Error, tries, "accept failed");
-            self.told = Some(Instant::now());
+            self.logged_at = Some(Instant::now());
         }
     }
 }

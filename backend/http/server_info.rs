@@ -1,4 +1,4 @@
-//! What this server is, who asks, and how long runs stay.
+//! The server's version, the calling principal, and the retention of runs.
 
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;

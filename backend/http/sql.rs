@@ -1,4 +1,4 @@
-//! SQL over HTTP: a principal's query over its own rows, and what there is to ask.
+//! SQL over HTTP: a principal's query over its own rows, and the schema.
 
 mod guide;
 
@@ -31,7 +31,7 @@ use crate::{
     store::queries::{Answer, Bounds, Rejection, Unanswered},
 };
 
-/// Set on CSV that is cut off; JSON has a member.
+/// Set on truncated CSV; JSON has a member.
 pub(super) const TRUNCATED: HeaderName = HeaderName::from_static("runreel-truncated");
 
 /// The routes of this file.

@@ -67,8 +67,8 @@ impl Asked {
     }
 }
 
-/// The id after which a reader continues: of the header `Last-Event-ID`, of `?lastEventId=`, which clients send that cannot
-/// set the header, or of `?after=`. A client that reconnects repeats the query it began with, so the first one counts. A
+/// The id after which a reader continues: from the header `Last-Event-ID`, from `?lastEventId=` for clients that cannot
+/// set the header, or from `?after=`. A client that reconnects repeats its first query, so the first of these counts. A
 /// reader that has seen no id sends an empty one.
 pub(super) fn last_id<'a>(query: &'a Query, headers: &'a HeaderMap) -> Result<Option<&'a str>, Problem> {
     let header = headers.get("last-event-id").map(HeaderValue::to_str).transpose();
@@ -77,7 +77,7 @@ pub(super) fn last_id<'a>(query: &'a Query, headers: &'a HeaderMap) -> Result<Op
     Ok(sent.into_iter().flatten().find(|id| !id.is_empty()))
 }
 
-/// What is followed.
+/// The target of a stream.
 pub(super) enum Followed {
     Run(RunId),
     /// A run and all its descendants.
@@ -107,7 +107,7 @@ impl Followed {
         }
     }
 
-    /// Where its stream begins.
+    /// Opens its stream where the reader begins.
     pub(super) async fn resume(
         self,
         server: &Server,
@@ -151,7 +151,7 @@ pub(super) fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Re
     places(server, owner, headers, 1)
 }
 
-/// A share for so many more streams.
+/// A share for `count` more streams.
 pub(super) fn places(server: &Server, owner: &OwnerId, headers: &HeaderMap, count: u32) -> Result<Share, Refused> {
     server.streams.try_take(owner, count).map_err(|full| {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Responses that are streams: what writes them, and when they end.
+//! Responses that are streams: how they are written, and when they end.
 
 use axum::{
     body::Body as ReplyBody,
@@ -22,21 +22,21 @@ pub(super) fn event_stream(body: ReplyBody) -> Response {
     response
 }
 
-/// What a response is written from: one follower in a protocol, or many.
+/// The source of a response: one follower in a protocol, or many.
 pub(super) trait Source: Send {
     /// The first bytes of the response; they may be empty.
     fn opening(&self) -> Bytes;
 
-    /// What keeps an idle connection open.
+    /// Keep-alive bytes for an idle connection.
     fn ping(&self) -> Bytes;
 
-    /// The next chunk; `None` when everything is written that there is so far.
+    /// The next chunk; `None` if there is nothing to write for now.
     fn chunk(&mut self) -> Option<Bytes>;
 
     /// Whether it is over although there could be more.
     fn is_over(&self) -> bool;
 
-    /// Waits for more, which is then written; `false` if there is nothing more. It may be dropped and called again.
+    /// Waits for more to write; `false` if nothing more will come. Cancellation-safe.
     fn advance(&mut self) -> impl Future<Output = bool> + Send;
 }
 
@@ -113,7 +113,7 @@ pub(super) fn write(
             if source.is_over() {
                 return;
             }
-            // While the peer does not read, nothing more is taken for it.
+            // Nothing more is taken for a peer that does not read.
             let next = async {
                 outflow.clear().await;
                 source.advance().await

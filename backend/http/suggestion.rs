@@ -1,4 +1,4 @@
-//! Suggests the route that a request meant whose path is none: one without `/api`, or with a trailing slash.
+//! Suggests a route for a request with an unknown path: one without `/api`, or with a trailing slash.
 
 use axum::http::Method;
 use utoipa::openapi::OpenApi;
@@ -21,7 +21,7 @@ impl Routes {
         Self(routes.collect())
     }
 
-    /// The path that was meant, if it exists.
+    /// The intended path, if it exists.
     pub(super) fn meant(&self, method: &Method, path: &str) -> Option<String> {
         let path = path.trim_end_matches('/');
         let meant = if path.starts_with("/api/") { path.to_owned() } else { format!("/api{path}") };

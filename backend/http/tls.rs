@@ -60,7 +60,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
             certificate.display()
         ));
     }
-    // The file's content is a secret, so the error says no more than what it is.
+    // The file's content is secret, so the error does not include it.
     let key = PrivateKeyDer::from_pem_file(key)
         .map_err(|_| format!("{} is not a readable private key in PEM", key.display()))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))

@@ -1,4 +1,4 @@
-//! API tokens: create, list, revoke; and read tokens, which share one run, tree or thread for a while.
+//! API tokens: create, list, revoke; and read tokens, which share one run, tree or thread for a limited time.
 
 use axum::{
     Json as Reply,
@@ -128,7 +128,7 @@ struct ShareThread {
     ttl_s: Option<i64>,
 }
 
-/// A secret must be in no cache.
+/// A secret must not be cached.
 type Created = (StatusCode, [(HeaderName, HeaderValue); 1], Reply<NewToken>);
 
 /// Create an API token for oneself.

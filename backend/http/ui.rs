@@ -1,4 +1,4 @@
-//! The UI's files, embedded in the binary; the page that describes the API and those of the guide are among them.
+//! The UI's files, embedded in the binary, among them the page that describes the API and those of the guide.
 
 use std::{borrow::Cow, io::Read as _};
 
@@ -20,17 +20,17 @@ use super::{
 };
 use crate::domain::id::RunId;
 
-/// The output of `npm run build` in `web/dist`: files in both compressed forms, and as they are only where these are not
-/// smaller. A build without it serves a page that says so.
+/// The output of `npm run build` in `web/dist`: files in both compressed forms, and uncompressed only where these are
+/// not smaller. A build without it serves a page that says so.
 #[derive(RustEmbed)]
 #[folder = "web/dist/"]
 #[allow_missing = true]
 struct Files;
 
-/// How files may be compressed, the smallest first, and what their names end with then.
+/// Content codings of files, the smallest first, and the suffixes of their names.
 const CODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
-/// Scripts cannot turn text into markup, except through the policy with which Svelte inserts its own templates.
+/// Scripts cannot turn text into markup, except by two policies: Svelte's for its templates, and the stream worker's.
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html runreel-stream";
 
@@ -70,7 +70,7 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
     File::find(name, &parts.headers).map_or_else(no_ui, |file| file.reply(name, &parts.headers))
 }
 
-/// The UI, which says that there is no such page. What a browser has kept of another page does not count.
+/// The UI, which says that there is no such page. A browser's cached copy is of another page, so it is not revalidated.
 fn missing_page(headers: &HeaderMap) -> Response {
     let index = File::find("index.html", headers);
     let mut response = index.map_or_else(no_ui, |index| index.reply("index.html", &HeaderMap::new()));
@@ -85,11 +85,11 @@ enum Page {
     There,
     /// The description of the API.
     Docs,
-    /// Of a run that cannot exist; the UI says so.
+    /// Of a run that cannot exist.
     Missing,
 }
 
-/// The pages of the UI that have a name alone.
+/// The pages of the UI whose path is one name.
 const PAGES: [&str; 12] = [
     "",
     "runs",
@@ -105,7 +105,7 @@ const PAGES: [&str; 12] = [
     "tokens",
 ];
 
-/// The page that the UI renders for a path: one of a name, a run, a thread, a session, the API.
+/// The page that the UI renders for a path: a named one, a run, a thread, a session, the API.
 fn page(path: &str) -> Option<Page> {
     match path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path).split('/').collect::<Vec<_>>()[..] {
         [name] if PAGES.contains(&name) => Some(Page::There),
@@ -117,7 +117,7 @@ fn page(path: &str) -> Option<Page> {
     }
 }
 
-/// The file of a page of the guide, which may not exist. In addresses it has no ending.
+/// The file of a page of the guide, which may not exist. Its URL has no suffix.
 fn guide(path: &str) -> Option<String> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["docs", "guide"] | ["docs", "guide", ""] => Some("guide/index.html".to_owned()),
@@ -126,14 +126,14 @@ fn guide(path: &str) -> Option<String> {
     }
 }
 
-/// Whether a browser shows the answer to a person, who can do nothing with a problem document.
+/// Whether a browser shows the response to a person, for whom a problem document is useless.
 fn wants_page(parts: &Parts) -> bool {
     let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
     is_read && !parts.uri.path().starts_with("/api/") && accepted.into_iter().any(|types| types.contains("text/html"))
 }
 
-/// A rejection that names the route that was meant, if there is one.
+/// A rejection that names the intended route, if there is one.
 fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
     match routes.meant(&parts.method, parts.uri.path()) {
         Some(meant) => {
@@ -218,7 +218,7 @@ fn media_type(path: &str) -> &'static str {
     }
 }
 
-/// What a build without the UI serves instead of it.
+/// The page of a build without the UI.
 fn no_ui() -> Response {
     let page = "<!doctype html><title>Runreel</title><h1>Runreel is up</h1>\
         <p>This build has no user interface. Build it with <code>./just web</code> and build the server again.</p>\

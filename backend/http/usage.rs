@@ -1,4 +1,4 @@
-//! What a run spent: tokens and money, of its tree, by model and by call.
+//! The usage of a run: tokens and money, of its tree, by model and by call.
 
 use axum::{Json as Reply, extract::State};
 use serde::Serialize;
@@ -94,7 +94,7 @@ async fn show(
     let page = query.page::<Seq>()?;
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let calls = server.timeline.store().model_calls();
-    // A thread's token covers some runs of a tree, and so it may not see the sum.
+    // A thread's token covers some runs of a tree, so it must not see the sum.
     let tree = match caller.reach() {
         Reach::Everything | Reach::Tree(_) => Some(calls.of_tree(owner, run).await?),
         Reach::Run(_) | Reach::Thread(_) => None,

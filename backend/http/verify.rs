@@ -1,4 +1,4 @@
-//! Whether a run's log is as it was written.
+//! Verification that a run's log is as it was written.
 
 use axum::{Json as Reply, extract::State};
 use utoipa_axum::router::OpenApiRouter;

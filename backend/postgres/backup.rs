@@ -1,14 +1,14 @@
-//! The files of a running cluster, and of the folders beside it, as one tar that shows whether it is whole.
+//! The files of a running cluster, and of the folders beside it, as one tar whose completeness can be verified.
 //!
 //! ```text
-//! postgres/…      the cluster's files, as a base backup of Postgres has them, and the log that makes them consistent
-//! artifacts/…     the folders that were asked for
+//! postgres/…      the cluster's files as in a Postgres base backup, and the WAL that makes them consistent
+//! artifacts/…     the requested folders
 //! sessions/…
 //! backup.json     last: see [`Summary`]
 //! ```
 //!
-//! Postgres changes its files meanwhile. Which of them a base backup leaves out, and what makes it consistent, is in
-//! its manual: "Making a Base Backup Using the Low Level API".
+//! Postgres changes its files meanwhile. Its manual says which of them a base backup leaves out, and what makes it
+//! consistent: "Making a Base Backup Using the Low Level API".
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -24,31 +24,31 @@ use super::error::Error;
 
 /// The name of the last file.
 pub(super) const SUMMARY: &str = "backup.json";
-/// Raised when an older program cannot restore what this one writes.
+/// Incremented when older programs cannot restore what this one writes.
 pub(super) const FORMAT: u32 = 1;
 /// The cluster's folder in the tar.
 pub(super) const CLUSTER: &str = "postgres";
 
-/// The functions of a base backup have other names before it.
+/// Older versions have other names for the functions of a base backup.
 const MAJOR_MIN: u32 = 15;
-/// Files of Postgres's log in 4 GiB of it: the second number in their names counts up to this. initdb was given no other
-/// size of a file than 16 MiB.
+/// WAL segments in 4 GiB: the second number in their names counts up to this. initdb was run with the default segment
+/// size, 16 MiB.
 const SEGMENTS: u64 = 256;
 
-/// Folders that a restored cluster fills anew.
+/// Folders stored empty, which a restored cluster fills again.
 const EMPTIED: [&str; 8] =
     ["pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"];
 /// Files that are not the database's content.
 const LEFT_OUT: [&str; 5] = ["backup_label", "pg_internal.init", "postmaster.opts", "postmaster.pid", "tablespace_map"];
 
-/// What the tar says of itself.
+/// The last file of the tar, which describes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Summary {
     pub(super) format: u32,
     /// The major version of Postgres.
     pub(super) postgres: u32,
     pub(super) files: u64,
-    /// Of all bytes before this file.
+    /// The hash of all bytes before this file.
     pub(super) sha256: String,
 }
 
@@ -61,7 +61,7 @@ pub struct Backup<W: Write> {
 }
 
 impl<W: Write> Backup<W> {
-    /// Of the cluster in `data_dir`.
+    /// Begins a backup of the cluster in `data_dir`.
     pub fn begin(data_dir: &Path, out: W) -> Result<Self, Error> {
         let home = DataDir::existing(data_dir)?;
         let major = home.cluster_major()?.ok_or_else(|| Error::NoCluster { path: home.root().to_owned() })?;
@@ -72,12 +72,13 @@ impl<W: Write> Backup<W> {
         Ok(Self { home, major, tar, files: 0 })
     }
 
-    /// The cluster's files, between the start and the stop of Postgres's own backup. `passed` is told how many bytes.
+    /// Writes the cluster's files, between the start and the stop of Postgres's own backup. `passed` gets each file's
+    /// bytes.
     pub fn cluster(&mut self, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
         self.folder(CLUSTER, &self.home.cluster(), passed)
     }
 
-    /// What Postgres said at the stop, and its log from the start to the stop.
+    /// Writes the backup label returned at the stop, and the WAL from the start to the stop.
     pub fn log(&mut self, label: &str, segments: (&str, &str)) -> Result<(), Error> {
         let name = Path::new(CLUSTER).join("backup_label");
         self.put(&name, &header(EntryType::Regular, 0o600, label.len() as u64), label.as_bytes())?;
@@ -96,7 +97,7 @@ impl<W: Write> Backup<W> {
         Ok(())
     }
 
-    /// A folder with all that is in it, if it exists. Returns how many files that were.
+    /// Writes a folder with its contents, if it exists. Returns the number of files.
     pub fn beside(&mut self, name: &str, path: &Path) -> Result<u64, Error> {
         let before = self.files;
         if path.is_dir() {
@@ -105,7 +106,7 @@ impl<W: Write> Backup<W> {
         Ok(self.files - before)
     }
 
-    /// Returns what was written to, and how many bytes.
+    /// Writes the summary. Returns the writer and the number of bytes.
     pub fn finish(mut self) -> Result<(W, u64), Error> {
         let sha256 = hex::encode(self.tar.get_ref().digest.clone().finalize());
         let summary = Summary { format: FORMAT, postgres: self.major, files: self.files, sha256 };
@@ -116,7 +117,7 @@ impl<W: Write> Backup<W> {
     }
 
     fn folder(&mut self, name: &str, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
-        // The folder itself may be elsewhere, by a link.
+        // The folder itself may be a symbolic link.
         let path = fs::canonicalize(path).map_err(Error::file(path))?;
         let mut left = vec![(PathBuf::from(name), path)];
         while let Some((name, path)) = left.pop() {
@@ -137,7 +138,7 @@ impl<W: Write> Backup<W> {
         Ok(())
     }
 
-    /// A file that may grow, shrink or go while it is read: what was written to it meanwhile is in Postgres's log.
+    /// A file that may grow, shrink or be removed while it is read: concurrent changes are in the WAL.
     fn file(&mut self, name: &Path, path: &Path, passed: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let Some(file) = still(File::open(path)).map_err(Error::file(path))? else { return Ok(()) };
         let metadata = file.metadata().map_err(Error::file(path))?;
@@ -154,7 +155,7 @@ impl<W: Write> Backup<W> {
     }
 }
 
-/// The size of the cluster's files now, bytes: what the progress is measured by.
+/// The current size of the cluster's files in bytes, for the progress.
 pub fn cluster_bytes(data_dir: &Path) -> Result<u64, Error> {
     let cluster = DataDir::existing(data_dir)?.cluster();
     let (mut left, mut bytes) = (vec![fs::canonicalize(&cluster).map_err(Error::file(&cluster))?], 0);
@@ -168,7 +169,7 @@ pub fn cluster_bytes(data_dir: &Path) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// What is in a folder, in a fixed order; nothing if the folder has gone meanwhile.
+/// A folder's entries in a fixed order; empty if the folder was removed meanwhile.
 fn listed(folder: &Path) -> Result<Vec<(std::ffi::OsString, PathBuf)>, Error> {
     let Some(entries) = still(fs::read_dir(folder)).map_err(Error::file(folder))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -180,7 +181,7 @@ fn listed(folder: &Path) -> Result<Vec<(std::ffi::OsString, PathBuf)>, Error> {
     Ok(found)
 }
 
-/// The place of a file of Postgres's log among the others of its timeline, by its name.
+/// The number of a WAL segment within its timeline, by its name.
 fn number(segment: &str) -> Option<u64> {
     let part = |from: usize| u64::from_str_radix(segment.get(from..from + 8)?, 16).ok();
     Some(part(8)? * SEGMENTS + part(16)?)

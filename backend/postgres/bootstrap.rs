@@ -37,8 +37,8 @@ const ORPHANED: &str = "pre-existing shared memory block";
 /// A pid file still incomplete after this time was truncated by a power loss.
 const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
 
-/// Starts a program in which a process has 512 MiB of addresses at most, where the system bounds them; 128 MB of it is
-/// shared. Memory for a query is refused to that query alone, before the kernel has none left and ends a process.
+/// Starts a program whose processes have at most 512 MiB of address space, where the system enforces it; 128 MB are
+/// shared. A query that needs more fails alone, before the kernel runs out of memory and kills a process.
 const BOUNDED: &str = "ulimit -v 524288; exec \"$0\" \"$@\"";
 
 /// Set on the command line, so that a cluster created by an older runreel runs as this one expects.
@@ -53,7 +53,7 @@ const SETTINGS: [&str; 12] = [
     // Inside the data directory, not in a folder that every program of the same user can open.
     "dynamic_shared_memory_type=mmap",
     "max_wal_size=2GB",
-    // For a backup whose reader hangs: it fails then, and the disk does not fill.
+    // A backup whose reader hangs fails at this size instead of filling the disk.
     "max_slot_wal_keep_size=16GB",
     "timezone=UTC",
     "log_timezone=UTC",
@@ -113,7 +113,7 @@ impl Bootstrap {
         secret::make(&self.home, &self.programs, self.account).await
     }
 
-    /// The postmaster that already runs here, once it is ready; `None` if there is none, or no longer one.
+    /// The postmaster that already runs here, once it is ready; `None` if there is none, or it has ended.
     async fn adopt(&self) -> Result<Option<Postmaster>, Error> {
         let cluster = self.home.cluster();
         let since = Instant::now();

@@ -34,7 +34,7 @@ impl DataDir {
         Ok(Self { root })
     }
 
-    /// The same for a directory that may still have to be created.
+    /// Like [`Self::existing`], for a directory that may not exist yet.
     pub(super) fn expected(data_dir: &Path) -> Result<Self, Error> {
         match fs::canonicalize(data_dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { root: data_dir.to_owned() }),
@@ -58,17 +58,17 @@ impl DataDir {
         self.root.join("postgres.pass")
     }
 
-    /// Where a cluster of another major version is filled before it takes the place of this one.
+    /// Where a cluster of another major version is filled before it replaces this one.
     pub(super) fn upgrade(&self) -> PathBuf {
         self.root.join("upgrade")
     }
 
-    /// Where the cluster is kept after one of another major version has taken its place.
+    /// Where the cluster is kept after one of another major version has replaced it.
     pub(super) fn replaced(&self, major: u32) -> PathBuf {
         self.root.join(format!("postgres-{major}"))
     }
 
-    /// Where a backup is unpacked before its folders get their names.
+    /// Where a backup is unpacked before its folders are moved into place.
     pub(super) fn restore(&self) -> PathBuf {
         self.root.join("restore")
     }
@@ -131,7 +131,7 @@ impl DataDir {
     }
 }
 
-/// Removes a folder with all that is in it, if it exists.
+/// Removes a folder with its contents, if it exists.
 pub(super) fn remove(folder: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file(folder)(error)),

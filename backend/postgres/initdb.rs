@@ -1,4 +1,4 @@
-//! The first start: a new cluster with its database, or nothing.
+//! The first start: creates a new cluster with its database, or nothing.
 //!
 //! It is created in `postgres.new-<pid>`, synced, and renamed: a directory called `postgres` is always complete. What a
 //! killed start left behind is removed by the next. The name includes this process's pid because the `initdb` of a
@@ -37,7 +37,7 @@ pub(super) async fn create(home: &DataDir, programs: &Programs, account: Account
         let _ = fs::remove_dir_all(&fresh);
         return Err(error);
     }
-    // Before the cluster has its name: after a crash in between, the next start creates another of each.
+    // Stored before the cluster gets its name: after a crash in between, the next start creates both again.
     secret::keep(home, &password)?;
     let cluster = home.cluster();
     fs::rename(&fresh, &cluster).map_err(Error::file(&cluster))?;
@@ -77,7 +77,7 @@ pub(super) async fn single(
     let postgres = programs.postgres();
     let mut single = command::on_directory(&postgres, cluster, account)?;
     single.command.args(["--single", "-D"]).arg(&single.directory);
-    // A restored cluster recovers here, which ends in an error of Postgres 18 if it also makes ready for readers.
+    // A restored cluster recovers here; with hot standby on, that ends in an error of Postgres 18.
     single.command.args(["-c", "hot_standby=off"]);
     for setting in settings {
         single.command.args(["-c", setting]);
@@ -97,8 +97,8 @@ async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), 
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let tail = String::from_utf8_lossy(&said[said.len().saturating_sub(OUTPUT_BYTES_MAX)..]).trim().to_owned();
+    let text = [output.stdout, output.stderr].concat();
+    let tail = String::from_utf8_lossy(&text[text.len().saturating_sub(OUTPUT_BYTES_MAX)..]).trim().to_owned();
     Err(Error::Create { program: program.to_path_buf(), output: format!("{} ({tail})", output.status) })
 }
 

@@ -34,7 +34,7 @@ impl Postmaster {
     /// Completes when the process has ended. Cancel-safe.
     pub(super) async fn ended(&mut self) {
         if let Some(child) = &mut self.child {
-            // An error would mean that it was reaped elsewhere: it has ended all the same.
+            // An error means that it was reaped elsewhere, so it has ended too.
             let _ = child.wait().await;
             return;
         }
@@ -44,7 +44,7 @@ impl Postmaster {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // Checked right before: an adopted one may have ended and its pid may belong to another process by now.
+        // Checked right before the signal: an adopted postmaster may have ended and its pid been reused.
         if pidfile::owner(self.pid, self.cluster_inode) == Owner::Ours
             && let Err(error) = kill_process(self.pid, signal)
         {

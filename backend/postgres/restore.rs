@@ -1,10 +1,10 @@
-//! A data directory out of a backup.
+//! Restores a data directory from a backup.
 //!
 //! Invariant: a directory called `postgres` is always complete. Everything is unpacked and synced beside it, and the
-//! cluster gets its name last; what a killed or failed restore left is removed by the next.
+//! cluster gets its name last; leftovers of a killed or failed restore are removed by the next.
 //!
-//! The cluster recovers at its first start as from an archive, which begins another timeline of Postgres. By that the
-//! server notices that the log was set back, and tells its readers.
+//! At its first start the cluster recovers as from an archive, which begins another timeline of Postgres. From this the
+//! server detects that the log was set back, and notifies its readers.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -23,9 +23,9 @@ use super::lock::Lock;
 /// The file of the data directory that names the folder of artifacts.
 pub const ARTIFACTS_NOTE: &str = "artifacts.folder";
 
-/// The settings of a restored cluster, in the file that counts more than `postgresql.conf`. Postgres has all it needs beside
-/// the files, but asks for a command that fetches more of its log: there is no more. What a setting of the backup would
-/// execute is not executed; whoever wants it sets it again.
+/// The settings of a restored cluster, in the file that overrides `postgresql.conf`. Recovery requires a command that
+/// fetches more WAL; it always fails, since the backup contains all that is needed. Commands and libraries that the
+/// backup's settings name are disabled; the operator can set them again.
 const SETTINGS: &str = "# Of `runreel restore`: the log was in the backup, and no command of its settings is executed.
 restore_command = 'false'
 recovery_end_command = ''
@@ -38,16 +38,16 @@ local_preload_libraries = ''
 ssl = 'off'
 ssl_passphrase_command = ''
 ";
-/// What a backup has at its top.
+/// The top-level names in a backup.
 const NAMES: [&str; 4] = [CLUSTER, "artifacts", "sessions", SUMMARY];
-/// Names the folders that are being given their names, a line each, from before the first until after the last. It lies
-/// in the data directory itself, where nothing of a backup is unpacked: what it names is removed.
+/// Lists the folders being moved into place, one per line, from before the first move until after the last. It is in
+/// the data directory itself, where nothing of a backup is unpacked, because the folders it lists are removed.
 const MOVING: &str = "restore.moving";
-/// The summary is a line.
+/// The summary is a single line.
 const SUMMARY_BYTES_MAX: u64 = 4096;
 const STEP: usize = 1024 * 1024;
 
-/// A backup that was found to be whole.
+/// A backup that was verified as complete.
 #[derive(Debug)]
 pub struct Restore {
     file: PathBuf,
@@ -55,7 +55,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Reads the whole file; `passed` is told how many bytes. Changes nothing.
+    /// Verifies the whole file and changes nothing. `passed` gets the number of bytes of each read.
     pub fn check(file: &Path, passed: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let broken = |reason: String| Error::Backup { path: file.to_owned(), reason };
         let (at, summary) = summary_of(file)?.ok_or_else(|| broken(format!("it does not end with {SUMMARY}")))?;
@@ -87,7 +87,7 @@ impl Restore {
         self.summary.files
     }
 
-    /// Makes `data_dir` what the backup holds. It must have neither a cluster nor one of the folders of the backup.
+    /// Unpacks the backup into `data_dir`, which must have neither a cluster nor any of the backup's folders.
     pub fn unpack(&self, data_dir: &Path) -> Result<(), Error> {
         let home = DataDir::open(data_dir)?;
         let _lock = Lock::take(&home)?;
@@ -120,7 +120,7 @@ impl Restore {
     }
 }
 
-/// Removes what was unpacked, and the folders that already got their names if the cluster has not.
+/// Removes what was unpacked and, unless the cluster is in place, the folders already moved.
 fn discard(home: &DataDir, staging: &Path) -> Result<(), Error> {
     let marker = home.root().join(MOVING);
     let moving = fs::read_to_string(&marker).unwrap_or_default();
@@ -136,7 +136,7 @@ fn discard(home: &DataDir, staging: &Path) -> Result<(), Error> {
     }
 }
 
-/// Gives the folders their names, the cluster last.
+/// Moves the folders into place, the cluster last.
 fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error> {
     let cluster = staging.join(CLUSTER);
     let signal = cluster.join("recovery.signal");
@@ -157,7 +157,7 @@ fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error>
             return Err(Error::Occupied { path: place });
         }
     }
-    // Of a database that was here before; this one's are in the backup.
+    // The note is of a database that was here before; the artifacts of this one are in the backup.
     if names.iter().any(|name| name == "artifacts") {
         let _ = fs::remove_file(home.root().join(ARTIFACTS_NOTE));
     }
@@ -179,7 +179,7 @@ fn settle(home: &DataDir, staging: &Path, account: Account) -> Result<(), Error>
 fn summary_of(file: &Path) -> Result<Option<(u64, Summary)>, Error> {
     let mut archive = Archive::new(File::open(file).map_err(Error::file(file))?);
     let mut last = None;
-    // A file that is no tar, or is cut off, has an entry that cannot be read.
+    // A file that is not a tar, or is truncated, has an unreadable entry.
     for entry in archive.entries_with_seek().map_err(Error::file(file))? {
         let Ok(entry) = entry else { return Ok(None) };
         let is_summary = entry.path().is_ok_and(|name| name == Path::new(SUMMARY));
@@ -192,7 +192,7 @@ fn summary_of(file: &Path) -> Result<Option<(u64, Summary)>, Error> {
     Ok(last)
 }
 
-/// Does something to a folder and to everything in it, the folder last.
+/// Applies `act` to everything in a folder, and to the folder last.
 fn every(path: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> Result<(), Error> {
     if fs::symlink_metadata(path).map_err(Error::file(path))?.is_dir() {
         for entry in fs::read_dir(path).map_err(Error::file(path))? {

@@ -46,14 +46,14 @@ impl Password {
         Self(hex::encode(rand::random::<[u8; 32]>()))
     }
 
-    /// The statement that sets it for the superuser, as what Postgres stores of a password. Nothing in it needs escaping.
+    /// The statement that sets it for the superuser, in the form that Postgres stores. Nothing in it needs escaping.
     pub(super) fn statement(&self) -> String {
         format!("alter role {NAME} password '{}'\n", verifier(&self.0, rand::random()))
     }
 }
 
-/// What Postgres stores of a password (RFC 5803, RFC 5802). It is hashed once, and not 4 096 times as Postgres would do:
-/// that makes guessing slow, which 256 random bits need not fear, and every connection would wait for it.
+/// What Postgres stores of a password (RFC 5803, RFC 5802), with one iteration instead of Postgres's 4 096: iterations
+/// slow down guessing, which 256 random bits do not need, and every connection would wait for them.
 fn verifier(password: &str, salt: [u8; 16]) -> String {
     let salted = keyed(password.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()].concat());
     let stored_key = Sha256::digest(keyed(&salted, b"Client Key"));

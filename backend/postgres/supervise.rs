@@ -31,11 +31,11 @@ pub(super) async fn supervise(
     _lock: Lock,
     mut stopped: oneshot::Receiver<Duration>,
 ) -> Result<(), Error> {
-    let told = tokio::select! {
-        told = &mut stopped => told,
-        never = keep_up_whatever_happens(&site, &mut postmaster) => match never {},
+    let request = tokio::select! {
+        request = &mut stopped => request,
+        never = keep_up_despite_panics(&site, &mut postmaster) => match never {},
     };
-    match told {
+    match request {
         Ok(max) => tokio::time::timeout(max + AT_ONCE, postmaster.stop(max)).await.unwrap_or_else(|_| {
             warn!("Postgres was stopped immediately but has not exited yet; the next start waits for it");
             Ok(())
@@ -45,7 +45,7 @@ pub(super) async fn supervise(
 }
 
 /// A panic in here must not release the lock, nor leave Postgres without a task that restarts it.
-async fn keep_up_whatever_happens(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
+async fn keep_up_despite_panics(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
     loop {
         let Err(_panic) = AssertUnwindSafe(keep_up(site, postmaster)).catch_unwind().await;
         metrics::counter!("runreel_task_panics_total", "task" => "postgres").increment(1);

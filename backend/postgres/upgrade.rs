@@ -1,7 +1,7 @@
-//! A cluster of one major version is replaced by one of a later version that was filled beside it.
+//! Replaces a cluster by one of a later major version that was filled beside it.
 //!
-//! Invariant: a directory called `postgres` is always one of the two, whole: they change places in one step, and only
-//! after both have stopped. Until then nothing of the old cluster is changed, so a failed or killed upgrade is repeated.
+//! Invariant: a directory called `postgres` is always one of the two, complete: they are exchanged in one step, after
+//! both have stopped. Until then the old cluster is unchanged, so a failed or killed upgrade can be repeated.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
@@ -26,8 +26,8 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Starts the cluster of the data directory, and beside it an empty one with the programs in `to`, or with the
-    /// newest ones found.
+    /// Starts the data directory's cluster and, beside it, an empty one with the programs in `to`, or with the newest
+    /// ones found.
     pub async fn begin(options: Options, to: Option<&Path>) -> Result<Self, Error> {
         let home = DataDir::existing(&options.data_dir)?;
         let from = home.cluster_major()?.ok_or_else(|| Error::NoCluster { path: home.root().to_owned() })?;
@@ -41,7 +41,7 @@ impl Upgrade {
         let begun = async {
             let options = Options { data_dir: home.upgrade(), pg_bin: Some(programs.folder.clone()), ..options };
             if running_endpoint(&options.data_dir).is_some() {
-                // An upgrade that was killed left it running.
+                // A killed upgrade left it running.
                 Cluster::start(options.clone()).await?.stop(STOP_MAX).await?;
             }
             make_room(&home)?;
@@ -61,7 +61,7 @@ impl Upgrade {
         self.majors
     }
 
-    /// Where the old cluster listens, and where the new one does.
+    /// The endpoints, old and new.
     pub fn endpoints(&self) -> (&Endpoint, &Endpoint) {
         (self.old.endpoint(), self.new.endpoint())
     }
@@ -73,7 +73,7 @@ impl Upgrade {
         stopped.0.and(stopped.1)
     }
 
-    /// Stops both and lets the new one take the old one's place. Returns where the old one is kept.
+    /// Stops both and replaces the old one by the new one. Returns where the old one is kept.
     pub async fn finish(self) -> Result<PathBuf, Error> {
         self.new.stop(STOP_MAX).await?;
         self.old.stop(STOP_MAX).await?;
@@ -92,7 +92,7 @@ impl Upgrade {
     }
 }
 
-/// An empty data directory for the new cluster, of the same owner as the old one's.
+/// Creates an empty data directory for the new cluster, with the owner and mode of the old one's.
 fn make_room(home: &DataDir) -> Result<(), Error> {
     let room = home.upgrade();
     remove(&room)?;

@@ -38,7 +38,7 @@ pub(super) struct HeldRun {
     pub last_seq: Seq,
     pub lease_until: DateTime<Utc>,
     /// The last message number accepted; `None` if any may come next.
-    pub taken: Option<u64>,
+    pub accepted: Option<u64>,
     /// The last message number that was answered.
     pub answered: u64,
     pub queue: VecDeque<Task>,
@@ -68,7 +68,7 @@ impl HeldRun {
             status: job.status,
             last_seq: job.last_seq,
             lease_until: job.lease_until,
-            taken: acked,
+            accepted: acked,
             answered: acked.unwrap_or(0),
             queue: VecDeque::new(),
             is_busy: false,
@@ -86,15 +86,15 @@ impl HeldRun {
 
     /// Accepts message `n`, or returns the number expected; `true` if it was accepted before.
     pub(super) fn takes(&mut self, n: u64) -> Result<bool, u64> {
-        let next = self.taken.map_or(n, |taken| taken.saturating_add(1));
+        let next = self.accepted.map_or(n, |accepted| accepted.saturating_add(1));
         if n > next || n == 0 {
             return Err(next);
         }
-        self.taken = Some(self.taken.map_or(n, |taken| taken.max(n)));
+        self.accepted = Some(self.accepted.map_or(n, |accepted| accepted.max(n)));
         Ok(n < next)
     }
 
-    /// The assignment as it is sent to the runner, with this input and before so many answers.
+    /// The assignment message, with this input and the number of answers that follow it.
     pub(super) fn assign(&self, input: Option<Json>, answers: usize) -> Assign {
         let (job, context) = (&self.job, &self.job.context);
         Assign {

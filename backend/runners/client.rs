@@ -56,7 +56,7 @@ pub struct Work {
     pub assign: Assign,
     pub context: Arc<RunContext>,
     pub outlet: Outlet,
-    /// Cancelled when the run was cancelled or is another holder's now.
+    /// Cancelled when the run was cancelled or has another holder now.
     pub cancel: CancellationToken,
     /// The answers to the run's interrupts so far; changes with each.
     pub answers: watch::Receiver<Vec<Answered>>,
@@ -385,7 +385,7 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Waits until the events are committed. An error means that the log did not and will not take them.
+    /// Waits until the events are committed. An error means that they were not and will not be stored.
     pub async fn emit(&self, events: Vec<NewEvent>) -> Result<(), HostError> {
         let answer = self.shared.outbox().put(self.run, events);
         self.shared.more.notify_one();

@@ -64,7 +64,7 @@ pub(super) struct Connection {
     agents: Vec<Name>,
     capacity: usize,
     held: HashMap<RunId, HeldRun>,
-    /// Runs that the runner no longer has, the latest last, with the answer to a `run.done` that comes later.
+    /// Runs that the runner no longer has, the latest last, with the ack for a late `run.done`.
     left: VecDeque<Ack>,
     /// Separate tasks: one that waits for the database must not wait for this connection, which may be waiting for the
     /// database as well.
@@ -74,7 +74,7 @@ pub(super) struct Connection {
     room: Option<Share>,
     /// Whether a ping was sent since the last message.
     is_asked: bool,
-    /// Whether slots may be free for which no jobs were asked for yet.
+    /// Whether there may be free slots for which no jobs were claimed yet.
     wants_claim: bool,
 }
 
@@ -122,7 +122,7 @@ impl Connection {
             let left = self.peer.expires_at.map(|at| (at - clock.now()).to_std().unwrap_or_default());
             let expired = async {
                 match left {
-                    // A clock that is moved by hand is checked from time to time.
+                    // Checked every second, because the timer does not follow a clock that tests move.
                     Some(left) => tokio::time::sleep(left.min(Duration::from_secs(1))).await,
                     None => std::future::pending().await,
                 }
@@ -158,7 +158,7 @@ impl Connection {
                 () = wakeup.woken() => self.look().await?,
                 _ = ping.tick() => {
                     if reading && self.is_silent() {
-                        // Something may have come while this loop waited for the database.
+                        // A message may have arrived while this loop waited for the database.
                         match tokio::task::unconstrained(stream.next()).now_or_never() {
                             Some(message) => {
                                 if let Some(text) = self.read(message).await? {
@@ -175,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// Whether the peer seems to be gone: it was asked and has sent nothing since, not even a part of a message.
+    /// Whether the peer seems to be gone: it was pinged and has sent nothing since, not even a part of a message.
     fn is_silent(&self) -> bool {
         let silence = Duration::from_millis(RUNNER_SILENCE_MS_MAX - PING_MS);
         self.is_asked && self.peer.intake.active_at().is_some_and(|active| active.elapsed() > silence)
@@ -236,7 +236,7 @@ impl Connection {
             }
             FromRunner::Event(events) => self.events(&events, text.len()).await,
             FromRunner::Done(done) => match self.held.get_mut(&done.run_id) {
-                // Repeated before it is answered, it changes nothing.
+                // A repeat before the answer changes nothing.
                 Some(held) if held.is_leaving || held.queue.iter().any(|task| matches!(task, Task::Done)) => Ok(()),
                 Some(held) => {
                     held.queue.push_back(Task::Done);
@@ -303,12 +303,12 @@ impl Connection {
             End::Refused(error) => self.say(&ToRunner::Error(error.of(run_id, Some(outcome.n)))).await?,
             End::Lost => return self.lost(run_id).await,
         }
-        // The slot of an ended run is free, whatever its runner still sends about it.
+        // An ended run frees its slot, even if its runner still sends messages about it.
         if outcome.status.is_terminal() && self.held.get(&run_id).is_some_and(|held| held.queue.is_empty()) {
             self.finish(run_id).await;
         }
         self.begin(run_id);
-        // Without a new free slot there is nothing to ask for: what else becomes claimable wakes this connection.
+        // Without a newly free slot there is nothing to claim: new jobs wake this connection.
         if self.wants_claim { self.claim().await } else { Ok(()) }
     }
 
@@ -338,7 +338,7 @@ impl Connection {
     async fn finish(&mut self, run_id: RunId) {
         if let Some(held) = self.held.get(&run_id) {
             match self.hub.dispatch.finish(held.job.lease_id).await {
-                // A runner removes the state of its run itself, if it lives.
+                // A live runner removes its run's state itself; this is for one that is gone.
                 Ok(true) => self.hub.dispatch.forget(&self.peer.owner, run_id).await,
                 Ok(false) => {}
                 Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "job left to the sweep"),
@@ -379,13 +379,13 @@ impl Connection {
     }
 
     async fn cancel(&mut self, run_id: RunId, reason: Option<String>) -> Step {
-        // Its job is left to the sweep, and with it the state, which the runner may still be writing.
+        // The job and the state are left to the sweep: the runner may still be writing the state.
         self.leave(run_id);
         self.say(&ToRunner::Cancel(Cancel { run_id, reason })).await
     }
 }
 
-/// A read or a change that the database did not answer is retried at the next poll.
+/// Logs a failed query, which is repeated at the next poll.
 fn later<T>(result: Result<T, store::Error>) -> Option<T> {
     let error =
         |error: &_| tracing::warn!(error = error as &dyn std::error::Error, "poll for a runner failed; will retry");

@@ -107,19 +107,19 @@ impl Exec {
             Ok::<_, HostError>(())
         };
         let talking = async {
-            let (_, said) = tokio::join!(reading, saying);
-            said
+            let (_, outcome) = tokio::join!(reading, saying);
+            outcome
         };
-        let said = tokio::select! {
-            said = talking => said,
+        let outcome = tokio::select! {
+            outcome = talking => outcome,
             () = work.cancel.cancelled() => {
                 stop(&mut child).await;
                 return Ok(());
             }
         };
-        if let Err(refused) = said {
+        if let Err(refused) = outcome {
             stop(&mut child).await;
-            // A runner that says nothing more is taken to have completed the run.
+            // Otherwise the server would take the run for completed.
             return end(&work, Some(("refused", refused.reason))).await;
         }
         let ended = tokio::select! {
@@ -166,7 +166,7 @@ impl Exec {
     }
 }
 
-/// The same events in messages of acceptable size.
+/// Splits events into messages of acceptable size.
 fn in_messages(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     let (mut messages, mut bytes) = (vec![Vec::new()], 0);
     for event in events {

@@ -1,9 +1,9 @@
 //! Counts what arrives on runners' sockets from the first byte, before it is a message.
 //!
 //! Every connection of the server is wrapped in a [`Metered`]; only a runner's socket is counted, from
-//! [`Intake::begin`] on. Invariant kept here: no principal's runners hold more memory than the principal's share, give
-//! or take one read of each socket. Arriving bytes reserve their room as they come; above a certain size, the room of
-//! the largest message is reserved at once, so that a started message can be finished. Without room, reading stops.
+//! [`Intake::begin`] on. Invariant kept here: no principal's runners hold more memory than the principal's share,
+//! within one read of each socket. Bytes reserve their room as they arrive; above a certain size, the room of the largest
+//! message is reserved at once, so that a started message can be finished. Without room, reading stops.
 
 use std::{
     io,
@@ -43,20 +43,20 @@ impl Intake {
             owner,
             arrived: 0,
             share: None,
-            owed: None,
+            pending: None,
             progress: progress(),
             active_at: Instant::now(),
         };
         let _ = self.0.set(Mutex::new(meter));
     }
 
-    /// When something last arrived, or could not be read because the principal's runners held too much.
+    /// When something last arrived; the current time while reading is stopped for lack of room.
     pub(super) fn active_at(&self) -> Option<Instant> {
         let meter = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(if meter.owed.is_some() { Instant::now() } else { meter.active_at })
+        Some(if meter.pending.is_some() { Instant::now() } else { meter.active_at })
     }
 
-    /// A ping or pong of this length has arrived, which is part of no message.
+    /// Discounts a ping or pong of this length, which is part of no message.
     pub(super) fn control(&self, length: usize) {
         let Some(meter) = self.0.get() else { return };
         let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ impl Intake {
             share.shrink(length);
         }
         // A shortfall is acquired before the next message is read, and counts for that one.
-        if meter.owed.take().is_some() {
+        if meter.pending.take().is_some() {
             meter.owe(length.saturating_sub(share.as_ref().map_or(0, Share::amount)));
         }
         share
@@ -89,18 +89,18 @@ struct Meter {
     /// Bytes since the last complete message.
     arrived: usize,
     share: Option<Share>,
-    owed: Option<BoxFuture<'static, Result<Share, AcquireError>>>,
+    pending: Option<BoxFuture<'static, Result<Share, AcquireError>>>,
     /// The speed at which a started message arrives.
     progress: Progress,
     active_at: Instant,
 }
 
 impl Meter {
-    /// Waits for the share that is owed; until then nothing is read.
+    /// Waits for the pending share; until then nothing is read.
     fn poll_paid(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(owed) = &mut self.owed {
-            let paid = ready!(owed.poll_unpin(cx));
-            (self.owed, self.active_at) = (None, Instant::now());
+        if let Some(pending) = &mut self.pending {
+            let paid = ready!(pending.poll_unpin(cx));
+            (self.pending, self.active_at) = (None, Instant::now());
             self.hold(paid.ok());
         }
         Poll::Ready(())
@@ -121,7 +121,7 @@ impl Meter {
     fn owe(&mut self, missing: usize) {
         let (quota, owner) = (self.quota.clone(), self.owner.clone());
         let amount = u32::try_from(missing).unwrap_or(u32::MAX);
-        self.owed = Some(async move { quota.take(&owner, amount).await }.boxed());
+        self.pending = Some(async move { quota.take(&owner, amount).await }.boxed());
     }
 
     fn hold(&mut self, share: Option<Share>) {
@@ -155,8 +155,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let Self { stream, intake } = self.get_mut();
         let Some(meter) = intake.0.get() else { return Pin::new(stream).poll_read(cx, buf) };
         let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
-        if meter.arrived == 0 || meter.owed.is_some() {
-            // No message has begun, or the server itself does not read on: the next wait is counted from its start.
+        if meter.arrived == 0 || meter.pending.is_some() {
+            // No message has begun, or the server itself has stopped reading: the rate is measured anew.
             meter.progress = progress();
         }
         ready!(meter.poll_paid(cx));

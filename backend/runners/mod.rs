@@ -4,7 +4,7 @@
 //! runner` uses and any Rust program may use.
 //!
 //! Invariants kept here: a runner claims only jobs of its own owner; an event is stored only for a run whose lease the
-//! connection holds, and only once, however often its message comes; what is acknowledged is committed; a slow or
+//! connection holds, and only once, however often its message is sent; what is acknowledged is committed; a slow or
 //! absent runner delays only its own runs, and those for no longer than a lease.
 //!
 //! Start reading at `connection` (one runner), then `work` (storing one message of a run).
@@ -49,7 +49,7 @@ pub trait RunnerInput: Send + Sync {
     /// Refuses a message that contains the connection's own credential.
     fn admits(&self, text: &str) -> Result<(), RunnerError>;
 
-    /// Reads events of a run; all of them or none. No credential may be among them.
+    /// Parses events of a run, all or none. Rejects events that contain a credential.
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError>;
 }
 
@@ -71,7 +71,7 @@ pub struct Runners {
     runner_sessions: RunnerSessions,
     places: Quota,
     /// Polls of the database: a wake-up makes every connection poll.
-    looks: Quota,
+    polls: Quota,
     /// Renewals of leases, which do not wait for polls.
     renewals: Quota,
     /// Bytes of messages that are arriving or wait for their commit.
@@ -85,9 +85,9 @@ impl Runners {
     pub fn new(dispatch: Dispatch, own_max: usize, tasks: TaskTracker, draining: CancellationToken) -> Self {
         let places = Quota::new(RUNNERS_MAX, own_max);
         let bytes = Quota::new(RUNNERS_BYTES_MAX, RUNNERS_OWN_BYTES_MAX);
-        let looks = Quota::new(RUNNER_LOOKS_MAX, 1);
+        let polls = Quota::new(RUNNER_LOOKS_MAX, 1);
         let (runner_sessions, renewals) = (RunnerSessions::default(), Quota::new(1, 1));
-        Self { dispatch, runner_sessions, places, looks, renewals, bytes, tasks, draining }
+        Self { dispatch, runner_sessions, places, polls, renewals, bytes, tasks, draining }
     }
 
     pub fn dispatch(&self) -> &Dispatch {
@@ -99,10 +99,10 @@ impl Runners {
         self.places.try_take(owner, 1)
     }
 
-    /// A principal's turn to ask the database. Held for a query, never while something is sent: a runner that reads
+    /// A principal's turn to query the database. Held for a query, never while something is sent: a runner that reads
     /// slowly must not keep the others waiting.
     async fn turn(&self, owner: &OwnerId) -> Option<Share> {
-        self.looks.take(owner, 1).await.ok()
+        self.polls.take(owner, 1).await.ok()
     }
 
     /// The runners of an owner that are connected to this process, by name.
@@ -138,7 +138,7 @@ pub struct ConnectedRunner {
     pub connected_at: DateTime<Utc>,
 }
 
-/// Which connection of this process speaks for which session: the newest.
+/// The connection of each session in this process: always the newest.
 #[derive(Clone, Debug, Default)]
 struct RunnerSessions(Arc<Mutex<HashMap<Uuid, (CancellationToken, ConnectedRunner)>>>);
 

@@ -25,14 +25,14 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How many events at the end of a log are searched for an answer.
 const ANSWERS_LOOKED_AT: i64 = 64;
 
-/// What a task needs of its run, as of the start of the task.
+/// A snapshot of a run for one task, taken when the task starts.
 pub(super) struct Job {
     dispatch: Dispatch,
     job: Assignment,
     status: Status,
     last_seq: Seq,
     lease_until: DateTime<Utc>,
-    /// Answered by the ack of `run.done`.
+    /// The message number in the ack of `run.done`.
     answered: u64,
     /// As in [`HeldRun`].
     rests: Option<bool>,
@@ -47,7 +47,7 @@ pub(super) struct TaskEnd {
     pub status: Status,
     pub last_seq: Seq,
     pub lease_until: DateTime<Utc>,
-    /// Interrupts that were asked.
+    /// Interrupts that were requested.
     pub asked: Vec<SpanId>,
     /// As in [`HeldRun`].
     pub rests: Option<bool>,
@@ -186,7 +186,7 @@ impl Job {
                 // Another party may have started the run meanwhile.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if starts && self.has_moved().await => {}
                 Err(EmitError::OutcomeUnknown) => {
-                    // Readers may have seen the deltas; durable events have their keys.
+                    // Readers may have seen the deltas; durable events are deduplicated by their keys.
                     events.retain(|event| !event.event_type.is_ephemeral());
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -227,8 +227,8 @@ impl Job {
         Ok(lost.is_empty())
     }
 
-    /// Whether a running run was last reported as waiting by its runner, and runs again through an answer that the
-    /// runner does not act on. Where only the log knows, an answer at its end shows it.
+    /// Whether the runner last reported a running run as waiting, and it runs again only through an answer that the
+    /// runner does not act on. If that is not known, the end of the log shows it.
     async fn has_rested(&self) -> bool {
         if let Some(rests) = self.rests {
             return rests;
@@ -238,8 +238,8 @@ impl Job {
         loop {
             let page = store.events().page(&context.owner_id, context.run_id, after, ANSWERS_LOOKED_AT).await;
             let Ok(Some(page)) = page else { return false };
-            let mut said = page.events.iter().rev().map(|(_, event)| event);
-            if let Some(last) = said.find(|event| !event.event_type.is(EventKind::InterruptResolved)) {
+            let mut events = page.events.iter().rev().map(|(_, event)| event);
+            if let Some(last) = events.find(|event| !event.event_type.is(EventKind::InterruptResolved)) {
                 has_rested =
                     last.event_type.is(EventKind::RunResumed) && last.payload.raw_member("interrupt_id").is_some();
             }

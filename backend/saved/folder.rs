@@ -98,14 +98,14 @@ fn sync(folder: &Dir) -> io::Result<()> {
 }
 
 impl Folder {
-    /// Takes the writer's lock; `None` if another writer holds it. It is released on drop, also by the process's end.
+    /// Takes the writer's lock; `None` if another writer holds it. It is released on drop or when the process ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let there = gone(self.dir.symlink_metadata(LOCK))?;
         if there.is_some_and(|there| !there.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, ".lock is not a file; remove it"));
         }
         let mut options = OpenOptions::new();
-        // Does not block on something put in its place in between.
+        // Does not block on something else put in its place in between.
         options.write(true).create(true).mode(0o600).custom_flags(NOT_WAITING);
         let lock = self.dir.open_with(LOCK, &options)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -137,11 +137,11 @@ impl Folder {
         self.write_beside(file_name, bytes, false)
     }
 
-    fn write_beside(&self, file_name: &str, bytes: &[u8], is_dear: bool) -> io::Result<()> {
+    fn write_beside(&self, file_name: &str, bytes: &[u8], is_durable: bool) -> io::Result<()> {
         let beside = format!(".{file_name}{UNFINISHED}");
         let mut options = OpenOptions::new();
         let mut file = self.dir.open_with(&beside, options.write(true).create_new(true).mode(0o600))?;
-        let written = file.write_all(bytes).and_then(|()| if is_dear { file.sync_all() } else { Ok(()) });
+        let written = file.write_all(bytes).and_then(|()| if is_durable { file.sync_all() } else { Ok(()) });
         if let Err(error) = written.and_then(|()| self.dir.rename(&beside, &self.dir, file_name)) {
             // Frees the space at once if the disk is full; if this fails, the next writer removes it.
             let _ = self.dir.remove_file(&beside);
@@ -182,7 +182,7 @@ impl Folder {
         Ok(gone(self.dir.symlink_metadata(file_name))?.map(|metadata| Stamp::of(&metadata)))
     }
 
-    /// Reads a session's file; of one that is too large, one byte more than the bound.
+    /// Reads a session's file; at most one byte more than the bound.
     pub(super) fn read(&self, name: &SavedName) -> io::Result<Option<Found>> {
         self.bytes(&name.file_name())
     }

@@ -39,17 +39,17 @@ pub(super) async fn thread_of(
         check_count(thread.messages.len())?;
         return Ok(thread);
     }
-    let said = said_in(store, artifacts, owner, thread).await?;
+    let messages = logged_messages(store, artifacts, owner, thread).await?;
     Ok(match held {
-        CheckpointContent::State(metadata) if said.iter().all(|message| check(message).is_ok()) => {
-            SavedThread { messages: said, metadata }
+        CheckpointContent::State(metadata) if messages.iter().all(|message| check(message).is_ok()) => {
+            SavedThread { messages, metadata }
         }
-        _ => SavedThread::fallback(said),
+        _ => SavedThread::fallback(messages),
     })
 }
 
 /// The messages in the log, in the order in which the thread's runs were created.
-async fn said_in(
+async fn logged_messages(
     store: &Store,
     artifacts: &Artifacts,
     owner: &OwnerId,

@@ -1,6 +1,6 @@
 //! The index of a folder: what a listing shows of each session without reading its file.
 //!
-//! It is only a cache: an entry counts only if the file's stamp is still the one it was made from. So the index may be
+//! It is only a cache: an entry is valid only while the file has the stamp it was made from. So the index may be
 //! damaged, stale or missing, and files may be added to and removed from the folder by hand.
 
 use std::{collections::HashMap, io};

@@ -1,4 +1,4 @@
-//! From a session to a thread, with which a run or a chat continues.
+//! Creates a thread from a session, with which a run or a chat continues.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub struct Thread {
 
 impl SavedSessions {
     /// Creates a thread from a session: the one named, or a new one. If the name is one of a chat's thread names, that
-    /// chat continues with the thread, unless it already has an open session.
+    /// chat continues with the thread, unless it has an open session on another.
     pub async fn restore(&self, owner: &OwnerId, name: SavedName, to: Option<ThreadId>) -> Result<Thread, Error> {
         let session = self.read(owner, name).await?;
         let called_like = to.as_ref().and_then(|thread| self.called_like(owner, thread));
@@ -51,7 +51,7 @@ impl SavedSessions {
         let (now, fresh, saved_session) = (self.clock.now(), self.ids.uuid(), session.name.clone());
         let (message_count, fallback) = (session.message_count, session.thread.is_fallback());
         let restored = off_the_loop(move || Ok(session.thread.restored(fresh, now))).await?;
-        // The members that LangGraph expects, and where the state is from.
+        // The members that LangGraph expects, and the session the state is from.
         let metadata = json!({"source": "update", "step": restored.step, "parents": {}, OF_SESSION: saved_session});
         let new = NewCheckpoint {
             ns: Namespace::default(),

@@ -11,7 +11,7 @@ use crate::domain::{
     transcript::SavedThread,
 };
 
-/// What was done, and its result.
+/// A description of a damage, and how to cause it.
 type Damage = (&'static str, fn(&Ground));
 
 struct Ground {
@@ -123,15 +123,15 @@ fn what_is_no_session_is_told_apart_and_stays() {
     ground.heal();
     let (names, unreadable, is_fresh) = ground.list();
     assert_eq!((names, is_fresh), (vec!["good".to_owned()], true));
-    let told: Vec<&str> = unreadable.iter().map(String::as_str).collect();
+    let reported: Vec<&str> = unreadable.iter().map(String::as_str).collect();
     let beginnings = [
         "folder: line 1, column 1: this is a link",
         "link: line 1, column 1: this is a link",
         "torn: line 2",
         "two words: line 1",
     ];
-    assert_eq!(told.len(), beginnings.len(), "{told:?}");
-    assert!(told.iter().zip(beginnings).all(|(told, begins)| told.starts_with(begins)), "{told:?}");
+    assert_eq!(reported.len(), beginnings.len(), "{reported:?}");
+    assert!(reported.iter().zip(beginnings).all(|(reported, begins)| reported.starts_with(begins)), "{reported:?}");
     for name in ["link.json", "folder.json", "torn.json", "two words.json", "Metadata.json", "notes.txt"] {
         assert!(fs::symlink_metadata(ground.file(name)).is_ok(), "{name} stays");
     }

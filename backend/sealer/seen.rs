@@ -1,4 +1,4 @@
-//! The last seal that a server has seen, kept where no change of the database changes it: in a file of the data directory.
+//! The last seal that a server has seen, stored outside the database: in a file of the data directory.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one file of the sealer")]
 
@@ -35,12 +35,12 @@ impl SeenFile {
         }
     }
 
-    /// Replaces the seal, and returns when it is on the disk.
+    /// Replaces the seal; the new file is synced before it takes the old one's place.
     pub async fn write(&self, seen: SealRef) -> io::Result<()> {
         if let Some(folder) = self.path().parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await?;
         }
-        // Several servers may have one data directory.
+        // Several servers may share a data directory.
         let new = self.path().with_extension(format!("{}.new", std::process::id()));
         let mut file = fs::File::create(&new).await?;
         file.write_all(&serde_json::to_vec(&seen)?).await?;

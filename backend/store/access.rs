@@ -1,7 +1,7 @@
-//! Connections, and what each is set to.
+//! Connections and their session settings.
 //!
-//! A statement sets it once the connection is open, not parameters of its start: a pooler refuses those, or drops them
-//! without a word if it is configured to, and the roles would not be kept apart.
+//! A statement applies the settings once the connection is open, instead of startup parameters: a pooler rejects those,
+//! or silently drops them if it is configured to, and the roles would not be kept apart.
 
 use sqlx::{
     Connection as _, Executor as _, PgConnection, PgPool, Row as _,
@@ -10,8 +10,8 @@ use sqlx::{
 
 use super::Error;
 
-/// How often two connections are compared, each time with one more statement between: a pooler may lend what it has in turn,
-/// and others may use it meanwhile.
+/// How often two connections are compared, each time with one more statement in between: a pooler may lend its
+/// connections in rotation, and other clients may use them meanwhile.
 const COMPARISONS: usize = 4;
 
 /// How to open connections of one kind.
@@ -24,31 +24,32 @@ pub(super) struct Access {
 impl Access {
     /// Connections as the user of `options`.
     pub(super) fn new(options: &PgConnectOptions) -> Self {
-        // Poolers do not know the number of digits, which only concerns text of versions before 12.
+        // Poolers do not know this parameter, which only matters before Postgres 12.
         let options = options.clone().application_name("runreel").extra_float_digits(None);
         // Set explicitly: the default path begins with a schema named like the user, and there may be one.
         Self { options, settings: vec![("search_path", "public".to_owned())] }
     }
 
-    /// The same with more settings; of two of one name, the later counts.
+    /// The same with more settings; for duplicate names the last value wins.
     pub(super) fn with<V: Into<String>>(&self, settings: impl IntoIterator<Item = (&'static str, V)>) -> Self {
         let mut access = self.clone();
         access.settings.extend(settings.into_iter().map(|(name, value)| (name, value.into())));
         access
     }
 
-    /// The same as one of the program's roles, with the timeouts of a request.
+    /// The same in one of the program's roles, with the timeouts of a request.
     ///
-    /// A connection keeps the plan of a statement, which may have been made when a table was small. Postgres assumes that a
-    /// never vacuumed table will grow, and plans again when there are new statistics; between two runs of autovacuum a plan
-    /// can be out of date. So statements are shaped so that only tables of a few rows are read whole, and no plan gets old:
-    /// see [`crate::domain::limits::PLANS_MS_MAX`]. A test checks all of them.
+    /// A connection caches the plans of its statements, which may date from when a table was small. Postgres assumes
+    /// that a never vacuumed table will grow, and plans again when there are new statistics; between two runs of
+    /// autovacuum a plan can be stale. So statements are written so that only tables of a few rows are scanned in full,
+    /// and plans are discarded regularly: see [`crate::domain::limits::PLANS_MS_MAX`]. A test checks all of them.
     pub(super) fn as_role(&self, role: &'static str) -> Self {
         self.with([
             ("role", role),
             ("statement_timeout", "4000"),
             ("lock_timeout", "3000"),
-            // A server that stops in the middle of a transaction, or is cut off by the network, must not keep its locks.
+            // A server that stops in the middle of a transaction, or is cut off by the network, must not keep its
+            // locks.
             ("idle_in_transaction_session_timeout", "2000"),
             ("tcp_keepalives_idle", "2"),
             ("tcp_keepalives_interval", "1"),
@@ -58,8 +59,8 @@ impl Access {
             ("random_page_cost", "1.1"),
             // Compiling a statement takes longer than executing it.
             ("jit", "off"),
-            // Pages are read in the order of an index. A bitmap fits neither: for each page it would collect all that is
-            // left of a run, and it is what Postgres takes for a table of which it has no statistics yet.
+            // Pages are read in index order. A bitmap scan would collect all remaining rows of a run for each page, and
+            // Postgres prefers it for a table without statistics.
             ("enable_bitmapscan", "off"),
         ])
     }
@@ -81,7 +82,7 @@ impl Access {
         .connect_lazy_with(options)
     }
 
-    /// Whether a program that is given the settings as parameters of the start, such as psql, gets this role by them.
+    /// Whether a program that passes the settings as startup parameters, such as psql, gets this role.
     pub(super) async fn starts_as(&self, role: &str) -> Result<bool, sqlx::Error> {
         let options = self.options.clone().options(self.settings.iter().map(|(name, value)| (name, value)));
         let mut connection = PgConnection::connect_with(&options).await?;
@@ -91,12 +92,12 @@ impl Access {
         Ok(started == role)
     }
 
-    /// Opens one, and rejects a pooler that lends the connections of the database for less than a session: what one of ours is set to
-    /// would hold for others, its role and its owner among them. A second connection is needed meanwhile.
+    /// Opens a connection, and rejects a pooler that lends connections for less than a session: our settings, among
+    /// them role and owner, would apply to other clients. Needs a second connection meanwhile.
     pub(super) async fn open_checked(&self) -> Result<PgConnection, Error> {
         let mut first = PgConnection::connect_with(&self.options).await?;
         let mut second = PgConnection::connect_with(&self.options).await?;
-        // Statements without a name, which such a pooler passes on.
+        // Unprepared statements, which such a pooler forwards.
         let mark = "select set_config('runreel.session', gen_random_uuid()::text, false)";
         for between in 1..=COMPARISONS {
             let marked: String = first.fetch_one(sqlx::raw_sql(mark)).await?.try_get(0)?;

@@ -1,10 +1,11 @@
-//! Appends events: one statement takes positions, opens runs, moves run heads and inserts events, or does nothing.
+//! Appends events: one statement assigns positions, creates runs, advances run heads and inserts events, or does
+//! nothing.
 //!
-//! An [`Appender`] is one connection that writes one lane. The statement commits by itself, so no lock is held between
-//! two messages to the database, and a server that stops at any point blocks no other. The statement assigns positions
-//! and seqs, so servers that write the same lane do not make each other fail. It does nothing if the lane's epoch is
-//! not the one this appender knows ([`Appended::Fenced`]), and is rolled back if a run is not as its writer assumed
-//! ([`Error::Conflict`]).
+//! An [`Appender`] is one connection that writes one lane. Each statement is its own transaction, so no lock is held
+//! between two messages to the database, and a server that stops at any point blocks no other. The statement assigns
+//! positions and seqs, so servers that write the same lane do not make each other fail. It does nothing if the lane's
+//! epoch is not the one this appender knows ([`Appended::Fenced`]), and is rolled back if a run is not as its writer
+//! assumed ([`Error::Conflict`]).
 
 mod columns;
 mod resolve;
@@ -37,7 +38,7 @@ pub struct HeadWrite {
     pub owner_id: OwnerId,
     /// The status the writer based its decision on: if the run has another one, the statement is rolled back.
     pub status_before: Status,
-    /// The seq from which the batch's events of this run were numbered.
+    /// The seq after which the batch's events of this run were numbered.
     pub seq_before: Seq,
     /// Set if the events must get exactly these seqs.
     pub is_exact: bool,
@@ -50,7 +51,7 @@ pub struct HeadWrite {
     pub last_index: usize,
 }
 
-/// What a run is created with and never changes.
+/// The immutable columns of a new run.
 #[derive(Clone, Debug)]
 pub struct NewRunRow {
     pub spec: crate::domain::run::Spec,
@@ -60,31 +61,31 @@ pub struct NewRunRow {
     pub imported_at: Option<DateTime<Utc>>,
 }
 
-/// A further id of a run.
+/// An additional id of a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct AliasWrite {
     pub owner_id: OwnerId,
     pub alias: ExternalId,
     pub run_id: RunId,
-    /// The event after which it counts.
+    /// The id stands for the run's events after this one.
     pub after: Seq,
-    /// The same as the number of an event among those of the run in this batch, from 1, if it is one of them.
+    /// The index of that event among the run's events in this batch, from 1, if it is one of them.
     pub nth: Option<i64>,
 }
 
-/// The request hash of an imported run: no request created it, so no request can be a repetition of one, and what
-/// happens by itself as time passes happens to no such run.
+/// The request hash of an imported run: no request created it, so none can repeat its creation, and its interrupts are
+/// not expired.
 pub const IMPORTED: [u8; 32] = [0; 32];
 
 /// Everything one commit writes.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub events: Vec<Recorded>,
-    /// What each event adds to the chain of its run.
+    /// The content hash and link of each event.
     pub chain: Vec<Chained>,
     pub heads: Vec<HeadWrite>,
     pub aliases: Vec<AliasWrite>,
-    /// When it was planned: the beginning of threads that its runs are the first to name.
+    /// When it was planned; becomes the creation time of threads that its runs are the first to name.
     pub now: DateTime<Utc>,
 }
 
@@ -100,11 +101,11 @@ impl Batch {
 pub struct Committed {
     /// The position of the first event; the others follow without a gap.
     pub first_position: i64,
-    /// Runs in which another writer came first.
+    /// Runs to which another writer appended first.
     pub shifts: Vec<Shift>,
 }
 
-/// What became of a batch's events of a run in which another writer came first.
+/// How a batch's events of a run moved because another writer appended first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
     pub run_id: RunId,
@@ -127,20 +128,20 @@ pub enum Appended {
 pub struct LaneState {
     pub position: i64,
     pub history: Tag,
-    /// The database is not where the current history began; see [`super::history::LogState`].
+    /// The database is not the one the current history was written in; see [`super::history::LogState`].
     pub is_elsewhere: bool,
     epoch: i64,
 }
 
-/// The result of a statement.
+/// The result of an append statement.
 struct Written {
     /// The position before the batch's first event.
     before: i64,
-    /// The runs that were there, with the seq before the batch, and the links of its events if they had to be made again.
+    /// The existing runs, with the seq before the batch, and the links of its events if they had to be recomputed.
     moved: Vec<(RunId, i64, Option<Vec<u8>>)>,
 }
 
-/// What only the statement for everything takes.
+/// Parameters that only [`Appender::append_all`] needs.
 struct Rest {
     rare: Rare,
     owners: Option<String>,
@@ -156,7 +157,7 @@ pub struct Appender {
     mark: LaneState,
     pieces: Pieces,
     prices: Arc<Prices>,
-    /// Since when the connection has kept its plans.
+    /// When the connection was opened or last discarded its plans.
     planned_at: Instant,
 }
 
@@ -166,7 +167,7 @@ pub struct Appender {
 pub struct Appenders(pub(super) Store, pub(super) Arc<Prices>);
 
 impl Appenders {
-    /// With these prices, by which calls of models are stored.
+    /// Sets the prices by which the costs of model calls are computed.
     #[must_use]
     pub fn pricing(self, prices: Arc<Prices>) -> Self {
         Self(self.0, prices)
@@ -190,7 +191,7 @@ impl Appenders {
     }
 }
 
-/// A statement that appends: what both have, then what one has. Of each event, `$5` says which run it is of.
+/// An append statement: the parameters that both have, then its own. `$5` identifies the run of each event.
 macro_rules! append {
     (
         $file:literal, $appender:expr, $least:expr, $run:expr,
@@ -252,7 +253,7 @@ impl Appender {
         &mut self.connection
     }
 
-    /// [`Appender::append`], once.
+    /// [`Appender::append`] without ending stuck writers.
     async fn write(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
         let (events, heads, chain) = (Events::of(batch), Heads::of(&batch.heads), Chain::of(batch));
@@ -287,7 +288,7 @@ impl Appender {
         Ok(())
     }
 
-    /// The statement for existing runs, up to this position; `None` if it did nothing.
+    /// The statement for existing runs, for positions up to `noted_until`; `None` if it did nothing.
     async fn append_to_runs(
         &mut self,
         (events, heads, chain): (&Events<'_>, &Heads<'_>, &Chain<'_>),
@@ -307,7 +308,7 @@ impl Appender {
         }))
     }
 
-    /// The statement for everything; `None` if the lane's epoch or position does not match.
+    /// The statement for any batch; `None` if the lane's epoch or position does not match.
     async fn append_all(
         &mut self,
         (events, heads, chain): (&Events<'_>, &Heads<'_>, &Chain<'_>),

@@ -1,8 +1,8 @@
 //! Artifacts and their content: an uploader claims the bytes, a remover locks them.
 //!
-//! This order keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the artifact
-//! is inserted (the foreign key rejects it if the content is gone), and only then its event is emitted. What stops
-//! half-way is found by [`Artifacts::reconcile`] and [`super::content`].
+//! This order prevents dangling pointers: the content is claimed, its bytes are stored under their hash, the artifact
+//! is inserted (the foreign key rejects it if the content is gone), and only then its event is emitted. Interrupted
+//! uploads are found by [`Artifacts::reconcile`] and [`super::content`].
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -37,14 +37,14 @@ pub struct Artifact {
 impl Artifact {
     /// Whether an event describes it identically.
     pub fn is_told_by(&self, mention: &Mention) -> bool {
-        let told = &mention.enclosed;
-        (self.artifact_id, self.run_id, &self.event_id) == (told.artifact_id, told.run_id, &mention.event_id)
+        let enclosed = &mention.enclosed;
+        (self.artifact_id, self.run_id, &self.event_id) == (enclosed.artifact_id, enclosed.run_id, &mention.event_id)
             && (&self.name, &self.media_type, self.size, self.sha256)
-                == (&told.name, &told.media_type, told.size, told.sha256)
+                == (&enclosed.name, &enclosed.media_type, enclosed.size, enclosed.sha256)
     }
 }
 
-/// An artifact in a list, where its event is, and in the list of all runs of which run.
+/// An artifact in a list, with the seq of its event, and in the list of all runs its run's title and agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedArtifact {
     pub artifact: Artifact,
@@ -53,12 +53,12 @@ pub struct ListedArtifact {
     pub agent: Option<Name>,
 }
 
-/// The result of looking for artifacts' events.
+/// The result of [`Artifacts::reconcile`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
     /// Their event is in the log.
     pub kept: u64,
-    /// It is not, and will not come.
+    /// Their event is not in the log and will not be emitted.
     pub removed: u64,
 }
 
@@ -167,8 +167,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Artifacts left by earlier attempts at the same events: with such an event id and such a content. Their removal
-    /// is postponed.
+    /// Artifacts left by earlier attempts at the same events: same event id and same content. Postpones their removal.
     pub async fn reuse(
         self,
         owner: &OwnerId,
@@ -217,7 +216,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Removes those of these artifacts that have no event.
+    /// Removes the artifacts among these that have no event.
     pub async fn forget(self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
         self.scoped(owner, async |mut connection| {
@@ -299,7 +298,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// The same of all runs, each with its run's title and agent.
+    /// The same for all runs, each with its run's title and agent.
     pub async fn list_all(
         self,
         owner: &OwnerId,

@@ -1,23 +1,23 @@
-//! Postgres's side of a base backup: what is copied between its start and its stop is consistent, once the log of that
-//! time was replayed.
+//! Postgres's side of a base backup: files copied between its start and its stop are consistent once the WAL of that
+//! time has been replayed.
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::{Error, access::Access};
 
-/// A backup that has begun, until this is dropped: the log stays, and the session must.
+/// A backup in progress. Until this is dropped, Postgres keeps the WAL, and the session must stay open.
 #[derive(Debug)]
 pub struct BaseBackup {
     connection: PgConnection,
     first_segment: String,
 }
 
-/// What goes with the files.
+/// What a restore needs besides the files.
 #[derive(Debug)]
 pub struct Consistency {
     /// The content of the file `backup_label`.
     pub label: String,
-    /// The names of the first and the last file of the log.
+    /// The names of the first and the last WAL file.
     pub segments: (String, String),
 }
 
@@ -38,7 +38,7 @@ impl BaseBackup {
         Ok(Self { connection, first_segment })
     }
 
-    /// Ends the time in which files may be copied. The log stays until [`Self::close`].
+    /// Ends the time in which files may be copied. The WAL is kept until [`Self::close`].
     pub async fn stop(&mut self) -> Result<Consistency, Error> {
         let stop =
             sqlx::query!(r#"select labelfile as "label!", pg_walfile_name(lsn) as "last!" from pg_backup_stop(false)"#)
@@ -47,7 +47,7 @@ impl BaseBackup {
         Ok(Consistency { label: stop.label, segments: (self.first_segment.clone(), stop.last) })
     }
 
-    /// Whether any artifact was uploaded and is there still.
+    /// Whether there are any artifacts.
     pub async fn has_artifacts(&mut self) -> Result<bool, Error> {
         let some = sqlx::query_scalar!(r#"select exists (select from store.artifact) as "some!""#);
         Ok(some.fetch_one(&mut self.connection).await?)

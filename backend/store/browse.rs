@@ -1,4 +1,4 @@
-//! Pages of one run's log for who looks around in it: from the newest event backwards, or some events by their seqs.
+//! Pages of one run's log for browsing: from the newest event backwards, or selected events by their seqs.
 
 use super::{
     Error,
@@ -11,7 +11,7 @@ use crate::domain::{
 
 impl Events<'_> {
     /// Up to `limit` of the last events of a run before `before`, or of all, newest first; `None` if the owner has no
-    /// such run. The page is complete if it has the first one.
+    /// such run. The page is complete if it includes the first event.
     pub async fn page_before(
         self,
         owner: &OwnerId,

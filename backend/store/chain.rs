@@ -1,4 +1,4 @@
-//! The log with its links, as it is stored: of one run, for its owner, and of all runs, for the operator.
+//! The stored log with its links: of one run, for its owner, and of all runs, for the operator.
 
 use std::collections::HashMap;
 
@@ -22,18 +22,18 @@ use crate::domain::{
     splice::LogPosition,
 };
 
-/// Some events of a run, and what the run recorded when they were read.
+/// Events of a run, and the run's head when they were read.
 #[derive(Debug)]
 pub struct ChainPage {
     pub head: Head,
     pub events: Vec<Stored>,
-    /// Payloads, bytes.
+    /// Size of the payloads, bytes.
     pub bytes: usize,
-    /// Whether these are all that there are.
+    /// Whether no events follow.
     pub complete: bool,
 }
 
-/// An event of any run, and what its run records.
+/// An event of any run, and its run's head.
 #[derive(Debug)]
 pub struct AnyStored {
     pub place: LogPosition,
@@ -52,7 +52,7 @@ pub struct LastSeal {
     pub signature: Option<Signature>,
 }
 
-/// How far a lane is, and how many of its events were removed.
+/// The position of a lane, and how many of its events were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCount {
     pub position: i64,
@@ -69,7 +69,7 @@ impl Chains<'_> {
     pub async fn page(self, owner: &OwnerId, run: RunId, after: Seq) -> Result<Option<ChainPage>, Error> {
         let bytes_max = self.page_bytes(owner);
         self.scoped(owner, async |mut connection| {
-            // In one snapshot: a run that goes on is not taken for one that was edited.
+            // In one snapshot, so that a run that continues does not look edited.
             let mut rows = sqlx::query!(
                 r#"select r.owner_id as run_owner_id, r.last_seq, r.status, r.link as head, l.unlinked_to,
                           e.run_id as "run_id?", e.seq as "seq?", e.lane as "lane?", e.position as "position?",
@@ -104,7 +104,7 @@ impl Chains<'_> {
                         complete: false,
                     }),
                 };
-                // Left out if there is no event.
+                // Null if there is no event.
                 let (Some(run_id), Some(seq), Some(payload)) = (row.run_id, row.seq, row.payload) else { break };
                 page.bytes += payload.len();
                 let event = Row {
@@ -127,7 +127,7 @@ impl Chains<'_> {
                     break;
                 }
             }
-            // A full page is followed by another, if need be an empty one.
+            // A full page is followed by another, possibly empty one.
             let is_last = |page: &ChainPage| (page.events.len() as i64) < REPLAY_ROWS && page.bytes < bytes_max;
             Ok(page.map(|page| ChainPage { complete: is_last(&page), ..page }))
         })
@@ -149,7 +149,7 @@ impl Chains<'_> {
         .await
     }
 
-    /// The newest seal that names a run, and the first event that a seal names and the log does not have as it was.
+    /// The newest seal that names a run, and the first sealed event that is missing from the log or changed.
     pub async fn sealed(self, owner: &OwnerId, run: RunId) -> Result<(Option<LastSeal>, Option<Fault>), Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
@@ -183,8 +183,8 @@ impl Chains<'_> {
         .await
     }
 
-    /// Where the rows of a run and of its artifacts say what its events do not; of artifacts, those of the events after one seq
-    /// up to another. At most 20.
+    /// Where the rows of a run and of its artifacts disagree with its events, at most 20 places. Checks the artifacts
+    /// of events after one seq up to another.
     pub async fn row_faults(self, owner: &OwnerId, run: RunId, (after, to): (Seq, Seq)) -> Result<Vec<Fault>, Error> {
         self.scoped(owner, async |mut connection| faults_of(&mut connection, owner.as_str(), run, (after, to)).await)
             .await
@@ -195,8 +195,8 @@ impl Chains<'_> {
         self.maintenance(async |mut connection| faults_of(&mut connection, owner, run, (Seq::ZERO, to)).await).await
     }
 
-    /// Up to so many events of all runs after a place, run by run, each with what its run records, unless that is gone;
-    /// and the bytes of their payloads.
+    /// Up to `limit` events of all runs after a run and seq, ordered by run, each with its run's head unless the run is
+    /// gone; and the size of their payloads in bytes.
     pub async fn all_after(self, (run, seq): (Uuid, i64), limit: i64) -> Result<(Vec<AnyStored>, usize), Error> {
         self.maintenance(async |mut connection| {
             let mut rows = sqlx::query!(
@@ -251,7 +251,7 @@ impl Chains<'_> {
         .await
     }
 
-    /// The runs after one that have no events, and where to go on; `None` at the end.
+    /// Runs without events, from the next page of runs after one, and where to continue; `None` at the end.
     pub async fn empty_runs(self, after: Uuid) -> Result<(Vec<RunId>, Option<Uuid>), Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
@@ -283,7 +283,7 @@ impl Chains<'_> {
         .await
     }
 
-    /// How far each lane is, and how many of its events were removed.
+    /// The position of each lane, and how many of its events were removed.
     pub async fn lanes(self) -> Result<HashMap<u8, LaneCount>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(

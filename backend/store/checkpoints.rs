@@ -15,7 +15,7 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Over this size, writes of one checkpoint wait for each other, bytes.
+/// Size in bytes over which writes of one checkpoint are serialized.
 const LARGE_BYTES: u64 = 256 * 1024;
 
 /// A checkpoint to be stored.
@@ -50,7 +50,7 @@ repository! {
 
 impl Checkpoints<'_> {
     /// Stores a checkpoint and its new values, and creates the thread if needed; returns whether the checkpoint is new,
-    /// and since when it exists. [`Error::TooLarge`] if it is too large with all its values.
+    /// and when it was created. [`Error::TooLarge`] if it is too large with all its values.
     pub async fn put(
         self,
         owner: &OwnerId,
@@ -79,7 +79,7 @@ impl Checkpoints<'_> {
                 })
                 .await;
         }
-        // Large ones of one checkpoint take turns: side by side, each would be counted without the others.
+        // Large ones of one checkpoint are serialized: concurrent ones would each be counted without the others.
         self.transaction(owner, async |mut tx| {
             let turn = format!("{owner}/{thread}/{}/{}", new.ns, new.checkpoint_id);
             sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", turn).execute(&mut *tx).await?;
@@ -136,7 +136,7 @@ pub(super) async fn put(
     Ok((row.created, row.created_at))
 }
 
-/// Keeps writes, as [`Checkpoints::put_writes`] does.
+/// Stores writes as [`Checkpoints::put_writes`] does.
 async fn put_writes(
     database: impl PgExecutor<'_>,
     owner: &OwnerId,

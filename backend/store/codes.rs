@@ -12,13 +12,13 @@ use crate::domain::{
 /// What a channel that requires codes knows about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Has entered a code, perhaps with the message in question (`by_this`). Another message of this user was held for
-    /// it and is not processed yet.
+    /// Has entered a code, with this message if `by_this`. Another message of the user, `held_no`, was held for the
+    /// code and is not processed yet.
     Verified {
         by_this: bool,
         held_no: Option<i64>,
     },
-    /// Has been asked, and this message of the user is held.
+    /// Has been asked for a code, and this message of the user is held.
     Asked {
         held_no: Option<i64>,
     },
@@ -216,7 +216,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Whether this is a code of the channel, used or not; it is used now. For a user who no longer needs one.
+    /// Marks a code of the channel as used; `false` if there is no such code. For a user who no longer needs one.
     pub async fn spend(
         self,
         owner: &OwnerId,
@@ -240,7 +240,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// The message that was held for the code has been processed.
+    /// Records that the message held for the code has been processed.
     pub async fn release(self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
@@ -257,7 +257,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Stores a code's hash; `false` if the channel has too many valid ones. Old ones are removed.
+    /// Stores a code's hash; `false` if the channel has too many valid ones. Expired and used ones are removed.
     pub async fn add(
         self,
         owner: &OwnerId,
@@ -319,7 +319,7 @@ async fn earlier_try(
     }))
 }
 
-/// Adds to the wrong attempts of a user (or, as "", of the channel) in the current window, and returns their number.
+/// Adds to the wrong attempts of a user ("" for the channel) in the current window, and returns their number.
 async fn tries(
     tx: &mut Tx,
     (owner, channel, user): (&OwnerId, &ChannelName, &str),

@@ -13,7 +13,8 @@ pub struct LockedContent {
 }
 
 impl Artifacts<'_> {
-    /// Announces that these bytes are about to get their names; from now on they are not removed for a while.
+    /// Announces that these bytes are about to be stored under their hashes; from now on they are not removed for a
+    /// while.
     ///
     /// Waits for a removal of one of them that is under way.
     pub async fn claim_content(
@@ -64,7 +65,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Contents that may have had no artifact since before then, oldest first.
+    /// Contents that may have had no artifact since before `before`, oldest first.
     pub async fn loose_content(self, before: DateTime<Utc>, limit: i64) -> Result<Vec<Hash>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_scalar!(
@@ -86,8 +87,8 @@ impl Artifacts<'_> {
     pub async fn seize_content(self, hash: Hash, before: DateTime<Utc>) -> Result<Option<LockedContent>, Error> {
         let mut connection = self.dedicated("runreel_writer").await?;
         bounded(READ_WAIT_MS_MAX, async {
-            // By hand, because the transaction outlives this function; dropping the connection rolls it back. It must
-            // not be ended for being idle: with a slow store, or after a pause of this process, bytes would be removed
+            // Begun by hand, because the transaction outlives this function; dropping the connection rolls it back. The
+            // idle timeout is disabled: with a slow store, or after a pause of this process, bytes would be removed
             // that have been uploaded again in the meantime.
             sqlx::raw_sql("begin; set local idle_in_transaction_session_timeout = 0").execute(&mut connection).await?;
             let held = sqlx::query_scalar!(
@@ -124,8 +125,8 @@ impl Artifacts<'_> {
 }
 
 impl LockedContent {
-    /// Records that the bytes are gone. If dropped without this, nothing has happened to the content as far as the
-    /// database knows: it will be found again.
+    /// Records that the bytes are gone. If dropped instead, the transaction is rolled back and the content will be
+    /// found again.
     pub async fn gone(mut self) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             sqlx::raw_sql("commit").execute(&mut self.connection).await?;

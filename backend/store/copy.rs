@@ -1,4 +1,4 @@
-//! Everything of one database in another, empty one: for a cluster of another major version of Postgres.
+//! Copies a whole database to an empty one, for a cluster of another major version of Postgres.
 
 use futures::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, postgres::PgConnectOptions};
@@ -9,11 +9,11 @@ use super::{Error, access::Access, migrate};
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
-    /// As far as Postgres knows, without counting.
+    /// Size on disk, including indexes.
     pub bytes: u64,
 }
 
-/// Two databases with the same schema: one that is read, as it was when this was made, and an empty one.
+/// Two databases with the same schema: one that is read, as of when this was created, and an empty one.
 #[derive(Debug)]
 pub struct Copying {
     from: PgConnection,
@@ -21,11 +21,11 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// Migrates both schemas. Both sessions are the superuser's of an embedded cluster.
+    /// Migrates both schemas. Both sessions are a superuser's, of embedded clusters.
     pub async fn begin(from: &PgConnectOptions, to: &PgConnectOptions) -> Result<Self, Error> {
         let (mut from, mut to) = (open(from).await?, open(to).await?);
         sqlx::query!("begin isolation level repeatable read, read only").execute(&mut from).await?;
-        // Rows come in any order; what depends on others was right where they come from.
+        // Rows arrive in any order, so triggers and foreign keys are not checked: they held in the source.
         sqlx::query!("set session_replication_role = replica").execute(&mut to).await?;
         let months = sqlx::query_scalar!(
             r#"select right(c.relname, 7) as "month!" from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -34,7 +34,7 @@ impl Copying {
         .fetch_all(&mut from)
         .await?;
         for month in months {
-            // It makes the month before the moment it is told.
+            // With -1 it creates only the month before the given time.
             sqlx::query_scalar!(
                 "select store.ensure_partitions(to_timestamp($1, 'YYYY_MM') + interval '1 month 1 day', -1)",
                 month
@@ -58,10 +58,10 @@ impl Copying {
         Ok(rows.into_iter().map(|row| Table { name: row.name, bytes: row.bytes.unsigned_abs() }).collect())
     }
 
-    /// Copies one table; `passed` is told how many bytes have arrived since it was told last.
+    /// Copies one table and returns its number of rows; `passed` receives the bytes of each chunk.
     pub async fn copy(&mut self, table: &Table, mut passed: impl FnMut(u64)) -> Result<u64, Error> {
         let name = &table.name;
-        // What the migrations put there comes from the old database too. The log is empty, and stays append-only.
+        // Rows inserted by migrations are replaced by those of the source. The log is empty, and stays append-only.
         if count(&mut self.to, name).await? > 0 {
             sqlx::raw_sql(AssertSqlSafe(format!("delete from {name}"))).execute(&mut self.to).await?;
         }
@@ -80,8 +80,8 @@ impl Copying {
         Err(Error::Incompatible(format!("of {rows} rows of {name}, {arrived} arrived")))
     }
 
-    /// Lets numbers continue where they were, and makes the new database the place where the log is written from now
-    /// on, unless the old one was another's copy, which the next start has to notice.
+    /// Continues the sequences of the source, and records the new database as where the log is written from now on,
+    /// unless the source was itself a copy, which the next start must detect.
     pub async fn finish(mut self) -> Result<(), Error> {
         let sequences = sqlx::query!(
             r#"select format('%I.%I', schemaname, sequencename) as "name!", last_value as "last_value!"
@@ -112,7 +112,7 @@ async fn open(options: &PgConnectOptions) -> Result<PgConnection, Error> {
     Ok(connection)
 }
 
-/// Of a name that Postgres has quoted.
+/// Counts a table's rows; Postgres has quoted `name`.
 async fn count(connection: &mut PgConnection, name: &str) -> Result<u64, Error> {
     let counted: i64 =
         sqlx::query_scalar(AssertSqlSafe(format!("select count(*) from {name}"))).fetch_one(connection).await?;

@@ -11,15 +11,15 @@ repository! {
 
 impl Deliveries<'_> {
     /// Renews the lease on a message; `false` if another worker has claimed it in the meantime.
-    pub async fn renew_inbound(self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
-        self.scoped(&taken.owner_id, async |mut connection| {
+    pub async fn renew_inbound(self, claimed: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+        self.scoped(&claimed.owner_id, async |mut connection| {
             // The number of attempts identifies the holder.
             let renewed = sqlx::query!(
                 r#"update store.inbound set lease_until = $4
                    where inbound_no = $1 and owner_id = $2 and attempts = $3"#,
-                taken.inbound_no,
-                taken.owner_id.as_str(),
-                taken.attempts,
+                claimed.inbound_no,
+                claimed.owner_id.as_str(),
+                claimed.attempts,
                 lease_until
             )
             .execute(&mut *connection)
@@ -30,14 +30,14 @@ impl Deliveries<'_> {
     }
 
     /// Renews the lease on a reply; `false` if another worker has claimed it in the meantime.
-    pub async fn renew_reply(self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
-        self.scoped(&owed.owner_id, async |mut connection| {
+    pub async fn renew_reply(self, reply: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+        self.scoped(&reply.owner_id, async |mut connection| {
             // The number of attempts identifies the holder.
             let renewed = sqlx::query!(
                 "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
-                owed.reply_no,
-                owed.owner_id.as_str(),
-                owed.attempts,
+                reply.reply_no,
+                reply.owner_id.as_str(),
+                reply.attempts,
                 lease_until
             )
             .execute(&mut *connection)
@@ -71,7 +71,7 @@ impl Deliveries<'_> {
         .await
     }
 
-    /// Removes messages and replies that were done before then; returns how many.
+    /// Removes finished messages received before `before`, and replies done before it; returns how many.
     pub async fn forget(self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(

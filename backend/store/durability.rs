@@ -1,4 +1,4 @@
-//! Whether the database keeps what it has acknowledged after a power failure.
+//! Whether acknowledged data survives a power failure of the database.
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
@@ -38,7 +38,7 @@ impl Durability {
         .await?)
     }
 
-    /// Rejects a database that may lose or corrupt what it has acknowledged, which the server cannot compensate for.
+    /// Rejects a database that may lose or corrupt acknowledged data, which the server cannot compensate for.
     pub fn check(&self) -> Result<(), Error> {
         for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
             if value != "on" {
@@ -56,7 +56,7 @@ impl Durability {
         if self.synchronous_commit == "off" { "on" } else { &self.synchronous_commit }
     }
 
-    /// Whether `synchronous_commit` makes other connections wait.
+    /// Whether connections with the operator's `synchronous_commit` wait for their commits.
     pub fn is_commit_waited_for(&self) -> bool {
         self.synchronous_commit != "off"
     }
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn a_commit_is_waited_for_at_least_until_it_is_on_the_disk() {
-        let level = |said: &str| {
+        let level = |setting: &str| {
             let on = || "on".to_owned();
-            let settings = Durability { fsync: on(), full_page_writes: on(), synchronous_commit: said.to_owned() };
+            let settings = Durability { fsync: on(), full_page_writes: on(), synchronous_commit: setting.to_owned() };
             settings.commit_level().to_owned()
         };
         assert_eq!(["off", "local", "on", "remote_apply"].map(level), ["on", "local", "on", "remote_apply"]);

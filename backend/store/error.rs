@@ -1,4 +1,4 @@
-//! What can go wrong in the database, as far as callers need to distinguish it.
+//! Database errors, as far as callers need to distinguish them.
 
 /// A database failure, without SQL.
 #[derive(Debug, thiserror::Error)]
@@ -6,7 +6,7 @@ pub enum Error {
     /// The database cannot be reached or does not answer in time. A later retry may help.
     #[error("the database cannot be reached")]
     Unavailable(#[source] Option<sqlx::Error>),
-    /// The principal has as many concurrent reads as it may have. Nothing was done.
+    /// The principal has reached its limit of concurrent reads. Nothing was done.
     #[error("too many concurrent requests of the same principal")]
     Busy,
     /// What was to be written exists already, or another writer came first. Nothing was written.
@@ -18,15 +18,15 @@ pub enum Error {
     /// What is read or would be written has more bytes than a bound allows; the text states which. Nothing was written.
     #[error("{0}")]
     TooLarge(String),
-    /// The database or its rows are not as this program left them.
+    /// The database or its rows are in an unexpected state.
     #[error("the database answered something unexpected")]
     Broken(#[source] sqlx::Error),
-    /// The database's layout is not one this program can work with; the text states what to do.
+    /// This program cannot work with the database; the text states what to do.
     #[error("{0}")]
     Incompatible(String),
 }
 
-/// Why the database accepts nothing at the moment, as far as an operator can do something about it.
+/// Why the database is unusable now, as far as an operator can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outage {
     #[error("the database cannot be reached")]
@@ -43,24 +43,24 @@ pub enum Outage {
     Forbidden,
 }
 
-/// What became of a statement that failed.
+/// Whether a failed statement was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// No answer came: it may have been executed.
+    /// No answer: it may have been executed.
     Unanswered,
-    /// An answer came that could not be read: it was executed.
+    /// The answer could not be decoded: it was executed.
     Unreadable,
-    /// Not executed: the database accepts nothing of the kind at the moment.
+    /// Not executed: the database temporarily does not accept such statements.
     NotAccepted,
-    /// Not executed: another transaction held for long what it needs.
+    /// Not executed: timed out waiting for another transaction's lock.
     Locked,
     /// Not executed: another writer came first.
     Overtaken,
-    /// Not executed, and would not be another time.
+    /// Not executed, and not worth a retry.
     Refused,
 }
 
-/// A value of the table that this version must know: its meaning cannot be guessed.
+/// Rejects a stored value that this version does not know: its meaning cannot be guessed.
 pub(super) fn known<T>(parsed: Option<T>, word: &str) -> Result<T, Error> {
     let unknown = || {
         format!("the table contains {word:?}, which this version does not know; a newer version may have written it")
@@ -89,12 +89,13 @@ impl Error {
         })
     }
 
-    /// What became of the statement.
+    /// Whether the statement was executed.
     pub fn fate(&self) -> Fate {
         match self {
             Self::Unavailable(Some(sqlx::Error::Database(error))) => match error.code().as_deref() {
                 Some("55P03") => Fate::Locked,
-                // An answer of a database that is shutting down or losing its connection says nothing about that.
+                // From a database that is shutting down, or about a broken connection: does not say whether it was
+                // executed.
                 Some(code) if !code.starts_with("57P") && !code.starts_with("08") => Fate::NotAccepted,
                 _ => Fate::Unanswered,
             },
@@ -130,10 +131,12 @@ impl From<sqlx::Error> for Error {
             }
             E::Database(database) => match database.code().as_deref() {
                 Some("23505" | "40001" | "40P01") => Self::Conflict(error),
-                // The month of an event was dropped a moment ago: a check of a table has a name, this has none.
+                // The partition of the event's month was just dropped; unlike a check constraint, this error has no
+                // name.
                 Some("23514") if database.constraint().is_none() => Self::Conflict(error),
-                // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock,
-                // 25006 read-only, 25P03 idle in a transaction, 42501 a privilege or a read-only volume, 58030 input and output.
+                // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03
+                // lock, 25006 read-only, 25P03 idle in a transaction, 42501 a privilege or a read-only volume, 58030
+                // input and output.
                 Some(code)
                     if code.starts_with("08")
                         || code.starts_with("57P")

@@ -23,15 +23,15 @@ pub type PositionedEvent = (LogPosition, Recorded);
 
 /// How many events of one interrupt are read. It has one request and one resolution, unless its producer asks again.
 pub const INTERRUPT_EVENTS: i64 = 32;
-/// Rows of a page's first pass: this many of the largest fill it. Their sizes are not known yet.
+/// Rows of a page's first pass, when their sizes are not known yet: this many of the largest fill the page.
 const FIRST_PASS_ROWS: i64 = 16;
 
-/// A page of a run's log, and the state in the same snapshot.
+/// A page of a run's log, and the run's state, read just before.
 #[derive(Debug)]
 pub struct RunPage {
-    /// At most as many as requested, and at most `EVENT_PAGE_BYTES_MAX` of them, but at least one if there is one.
+    /// At most as many as requested, ending with the one that reaches the byte limit; at least one if there is one.
     pub events: Vec<PositionedEvent>,
-    /// Whether nothing of what was asked for is left.
+    /// Whether no requested events are left.
     pub complete: bool,
     pub last_seq: Seq,
     pub lane: u8,
@@ -73,7 +73,7 @@ impl Head {
         }))
     }
 
-    /// A page that was read after this.
+    /// A page of events read after this head.
     pub(super) fn page(self, filled: Filling) -> RunPage {
         let newest = filled.events.iter().map(|(place, _)| *place).max_by_key(|place| place.seq);
         RunPage {
@@ -105,7 +105,7 @@ pub(super) struct Row {
     pub payload: String,
 }
 
-/// A page being filled. It is full when it has the requested number of rows, or so many bytes.
+/// A page being filled. It is full when it has the requested number of rows or bytes.
 #[derive(Debug)]
 pub(super) struct Filling {
     pub events: Vec<PositionedEvent>,
@@ -129,7 +129,7 @@ impl Filling {
         self.rows_left() <= 0 || self.bytes >= self.bytes_max
     }
 
-    /// Takes rows until the page is full. The connection skips the rest, a row at a time.
+    /// Takes rows until the page is full. The connection discards the rest, a row at a time.
     pub(super) async fn take(
         &mut self,
         asked: i64,
@@ -153,7 +153,7 @@ impl Filling {
     pub(super) fn next_pass(&self) -> Option<i64> {
         let rows = self.events.len();
         let left = self.rows_left();
-        // A pass for the little that is left costs more than it yields.
+        // A pass for a small remainder costs more than it yields.
         if self.is_exhausted || left <= 0 || self.bytes > self.bytes_max / 2 {
             return None;
         }
@@ -192,12 +192,12 @@ repository! {
 }
 
 impl Events<'_> {
-    /// Up to `limit` events of a run after `after`, for one who reads on; `None` if the owner has no such run.
+    /// Up to `limit` events of a run after `after`, up to the owner's byte limit; `None` if the owner has no such run.
     pub async fn page(self, owner: &OwnerId, run: RunId, after: Seq, limit: i64) -> Result<Option<RunPage>, Error> {
         self.page_of(owner, run, after, limit, self.page_bytes(owner)).await
     }
 
-    /// The same, of up to so many bytes.
+    /// The same with a byte limit.
     pub async fn page_of(
         self,
         owner: &OwnerId,
@@ -269,7 +269,7 @@ impl Events<'_> {
         .await
     }
 
-    /// The first answer of a run whose payload is larger than this.
+    /// The first answer to an interrupt of a run whose payload is larger than `bytes_max`.
     pub async fn too_large_answer(self, owner: &OwnerId, run: RunId, bytes_max: usize) -> Result<Option<Seq>, Error> {
         self.scoped(owner, async |mut connection| {
             let seq = sqlx::query_scalar!(

@@ -21,18 +21,18 @@ pub struct EndedTree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndPlace(DateTime<Utc>, Uuid);
 
-/// Trees in the order of their last ends, and where to go on; `None` at the end.
+/// Trees in the order in which their last runs ended, and where to continue; `None` at the end.
 #[derive(Clone, Debug, Default)]
 pub struct EndedTrees {
     pub trees: Vec<EndedTree>,
     pub next: Option<EndPlace>,
 }
 
-/// Some trees: those that have ended.
+/// The ended ones of some trees.
 #[derive(Debug)]
 pub(super) struct Trees {
     pub ended: Vec<EndedTree>,
-    /// Whether these are all of them.
+    /// Whether all of those trees have ended.
     pub have_ended: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Remover {
 }
 
 impl Store {
-    /// The least time to live that any ended run has of its own, seconds.
+    /// The shortest time to live that an ended run has of its own, seconds.
     pub async fn least_run_ttl(&self) -> Result<Option<i64>, Error> {
         self.maintenance(async |mut connection| {
             let least =
@@ -62,7 +62,7 @@ impl Store {
     ) -> Result<EndedTrees, Error> {
         let EndPlace(ended_at, run) = after.unwrap_or(EndPlace(DateTime::UNIX_EPOCH, Uuid::nil()));
         self.maintenance(async |mut connection| {
-            // A tree counts at its last run to end, so each is looked at as a whole once.
+            // A tree counts at its last run to end, so each is checked as a whole, once.
             let rows = sqlx::query!(
                 r#"select p.ended_at as "ended_at!", p.run_id, p.owner_id, p.root_run_id,
                           last.run_id = p.run_id as "is_last!"
@@ -90,7 +90,7 @@ impl Store {
         .await
     }
 
-    /// A connection that removes trees: not one of the pool, because a large tree takes longer than a request may.
+    /// A connection that removes trees, outside the pool, because a large tree takes longer than a request may.
     pub async fn remover(&self) -> Result<Remover, Error> {
         let mut connection = self.dedicated("runreel_retention").await?;
         let longer =
@@ -101,8 +101,8 @@ impl Store {
 }
 
 impl Remover {
-    /// Removes a tree in one transaction; returns how many events. `None` if it is no longer what was found: another
-    /// server removed it, or a run was added to it.
+    /// Removes a tree in one transaction; returns the number of events, or `None` if the tree has changed since it was
+    /// found: another server removed it, or a run was added to it.
     pub async fn remove(&mut self, tree: &EndedTree) -> Result<Option<i64>, Error> {
         let mut tx = self.connection.begin().await?;
         retention::act_for(&mut tx, &tree.owner).await?;
@@ -143,7 +143,7 @@ pub(super) async fn trees(
     roots: Vec<Uuid>,
     owners: Vec<String>,
 ) -> Result<Trees, Error> {
-    // The top run of a tree is its root, or what is left below a root that was deleted alone.
+    // The top run of a tree is its root, or its oldest remaining run if the root was deleted alone.
     let rows = sqlx::query!(
         r#"select w.root_run_id as "root_run_id!", w.owner_id as "owner_id!", t.since, t.is_over, t.runs, t.events,
                   top.ttl_s as "ttl_s?", top.agent as "agent?", top.tags as "tags?"

@@ -1,4 +1,4 @@
-//! Which run has an external id, and whether an id is free: external ids and aliases are one space of names.
+//! External ids and aliases of runs, which share one namespace.
 
 use std::collections::HashMap;
 
@@ -29,12 +29,12 @@ impl Runs<'_> {
     }
 }
 
-/// The ids that a batch gives to runs, as far as the database has them.
+/// Which ids of a batch are in use already, and by which runs.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// The runs that have these ids, as their external ids or as aliases.
     pub runs: HashMap<(OwnerId, ExternalId), RunId>,
-    /// How many aliases runs have; one that is not here has none.
+    /// Number of aliases by run; one that is missing has none.
     pub aliases: HashMap<RunId, i64>,
 }
 

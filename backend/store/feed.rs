@@ -1,8 +1,8 @@
 //! Pages of many runs' logs at once, in the order of their lanes' positions.
 //!
-//! Invariant: the cost of a page depends on what its owner has, however many events of other owners lie between. An
-//! owner's events are found through the pieces of the log that are noted as having some (`pieces`), those of a thread
-//! or a tree through the keys of its runs.
+//! Invariant: the cost of a page depends only on the owner's own events, however many events of other owners lie
+//! between. An owner's events are found through the pieces of the log that are noted as having some (`pieces`), those
+//! of a thread or a tree through the keys of its runs.
 
 use uuid::Uuid;
 
@@ -18,9 +18,9 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Positions that one page of some runs covers, from the first event that it finds.
+/// Positions that a page of a thread or a tree covers, from the first event found.
 const FEED_PIECE_MAX: i64 = 50_000;
-/// Noted pieces of the log that one statement reads: about as many positions. They may have become empty.
+/// Noted pieces of the log that one statement reads: about as many positions. A piece may have become empty.
 const OWN_PIECES_MAX: i64 = FEED_PIECE_MAX / PIECE_POSITIONS;
 
 /// Which runs of an owner a feed shows.
@@ -43,10 +43,10 @@ pub struct FeedPage {
 
 /// The last events of an owner in some pieces.
 struct Part {
-    /// Where they begin.
+    /// The position of the first.
     first: Option<i64>,
     found: i64,
-    /// The first of these pieces; `None` if there are none before it.
+    /// The first of these pieces; `None` if there are no earlier ones.
     end: Option<i64>,
 }
 
@@ -102,7 +102,7 @@ impl Feeds<'_> {
         Ok(page)
     }
 
-    /// The events of an owner in a range of positions, and how far it read.
+    /// Reads an owner's events in a range of positions; returns how far it read.
     async fn owner_range(
         self,
         owner: &OwnerId,
@@ -208,7 +208,7 @@ impl Feeds<'_> {
         .await
     }
 
-    /// The cursor after which the last `count` events of a feed follow, in each lane.
+    /// The cursor just before the last `count` events of a feed, in each lane.
     pub async fn before_tail(self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
         let tail = self.tail(owner).await?;
         let runs = self.scope_runs(owner, scope).await?;
@@ -320,7 +320,7 @@ impl Feeds<'_> {
         .await
     }
 
-    /// How far retention has removed events of this owner, per lane.
+    /// The position up to which retention has removed events of this owner, per lane.
     pub async fn removed(self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!("select lane, position from store.removed where owner_id = $1", owner.as_str())

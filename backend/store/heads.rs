@@ -1,4 +1,4 @@
-//! What a writer lane must know before it can number events: the heads of the runs and the keys already in use.
+//! What a writer lane must know before it can number events: the runs' heads and the keys in use.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub struct StoredHead {
 }
 
 impl Appender {
-    /// The heads of those of these runs that exist.
+    /// The heads of these runs, without those that do not exist.
     pub async fn heads(&mut self, runs: &[RunId]) -> Result<HashMap<RunId, StoredHead>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         let rows = sqlx::query!(
@@ -74,7 +74,7 @@ impl Appender {
         Ok(stored.collect())
     }
 
-    /// The keys that questions with these ids have taken: of the ids themselves, and of the events that asked them.
+    /// The keys in use by interrupts with these ids: of the ids themselves, and of the events that requested them.
     pub async fn known_questions(
         &mut self,
         asked: &[(RunId, SpanId)],

@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Begins another history at the lanes' current positions, unless the current one is no longer `current`. `lost`
-    /// are those that the database has lost, in their order. Writers of the old history are fenced off.
+    /// are the histories that the database has lost, in order. Writers of the old history are fenced off.
     pub async fn begin_history(&self, current: Tag, lost: &[Fork], tag: Tag) -> Result<(), Error> {
         let tags: Vec<i64> = lost.iter().map(|fork| fork.tag.number()).collect();
         let cuts: Vec<String> = lost.iter().map(|fork| serde_json::json!(fork.cut).to_string()).collect();
@@ -75,7 +75,7 @@ impl Store {
         .await
     }
 
-    /// Records in which database the log is written, unless that is recorded.
+    /// Records in which database the log is written, unless already recorded.
     pub async fn note_origin(&self) -> Result<(), Error> {
         self.maintenance(async |mut connection| {
             sqlx::query!(

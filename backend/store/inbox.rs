@@ -26,7 +26,7 @@ pub struct ClaimedMessage {
     pub router_run_id: RunId,
     pub run_id: RunId,
     pub received_at: DateTime<Utc>,
-    /// How often it was claimed: 1 for the first time.
+    /// How often it was claimed, including this time.
     pub attempts: i32,
 }
 
@@ -43,11 +43,11 @@ pub struct Arrival<'a> {
     pub run_id: RunId,
     pub now: DateTime<Utc>,
     pub lease_until: DateTime<Utc>,
-    /// Leave it for a later claim.
+    /// Whether to leave it for a later claim.
     pub for_later: bool,
 }
 
-/// The state of a delivery that came before.
+/// The state of a known delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub inbound_no: i64,
@@ -81,13 +81,13 @@ impl DeliveryState {
 /// What happened to an arrival.
 #[derive(Clone, Debug)]
 pub enum Enqueued {
-    /// The caller has it for the length of a lease, for the first time or after another worker failed.
+    /// The caller holds it for a lease, for the first time or after another worker failed.
     ClaimedMessage(Box<ClaimedMessage>),
     /// It has been processed or is being processed.
     Known(Delivery),
 }
 
-/// How a message ended.
+/// How the processing of a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// It started its run.
@@ -124,8 +124,8 @@ impl From<Row> for ClaimedMessage {
     }
 }
 
-/// What two deliveries of one message have in common: the chat and the id. Neither contains a control character, so no
-/// two pairs make the same key; a message without an id gets one of ours.
+/// The key that deliveries of one message share: the chat and the id. Neither contains a control character, so
+/// different pairs have different keys; a message without an id gets a key of its own.
 fn key(arrival: &Arrival<'_>) -> String {
     match arrival.message_id {
         Some(id) => format!("={}\u{1f}{id}", arrival.chat_id),
@@ -159,13 +159,14 @@ repository! {
 }
 
 impl Inbox<'_> {
-    /// Puts a message into the inbox and claims it, unless it is there already and done, held or under a live lease.
+    /// Puts a message into the inbox and claims it, or leaves it for later; no effect if it is there already and done,
+    /// held or under a live lease.
     ///
     /// One statement decides: of two concurrent deliveries one is claimed and the other is known.
     pub async fn enqueue(self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
         let key = key(&arrival);
         self.scoped(arrival.owner, async |mut connection| {
-            let taken = sqlx::query_as!(
+            let claimed = sqlx::query_as!(
                 Row,
                 r#"insert into store.inbound as i
                        (owner_id, channel, message_key, chat_id, content, router_run_id, run_id, received_at,
@@ -190,7 +191,7 @@ impl Inbox<'_> {
             )
             .fetch_optional(&mut *connection)
             .await?;
-            let arrived = if let Some(row) = taken {
+            let arrived = if let Some(row) = claimed {
                 Enqueued::ClaimedMessage(Box::new(row.into()))
             } else {
                 let known = sqlx::query_as!(
@@ -227,7 +228,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// Claims waiting messages of all owners; of each chat the oldest, which keeps their order.
+    /// Claims waiting messages of all owners: the oldest of each chat, which keeps their order.
     pub async fn claim_waiting(
         self,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
@@ -282,22 +283,22 @@ impl Inbox<'_> {
         .await
     }
 
-    /// The message is processed; its content is removed. Does nothing if the caller no longer holds the message.
-    pub async fn finish(self, taken: &ClaimedMessage, done: Done) -> Result<(), Error> {
+    /// Marks the message as processed and removes its content. Does nothing if the caller no longer holds the message.
+    pub async fn finish(self, claimed: &ClaimedMessage, done: Done) -> Result<(), Error> {
         let (state, reason) = match done {
             Done::Accepted => ("done", None),
             Done::Filtered(reason) => ("done", Some(reason.as_str())),
             Done::Failed => ("failed", None),
         };
-        self.scoped(&taken.owner_id, async |mut connection| {
+        self.scoped(&claimed.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"update store.inbound set state = $3, reason = $4, content = null
                    where inbound_no = $1 and owner_id = $2 and attempts = $5 and state <> 'done'"#,
-                taken.inbound_no,
-                taken.owner_id.as_str(),
+                claimed.inbound_no,
+                claimed.owner_id.as_str(),
                 state,
                 reason,
-                taken.attempts
+                claimed.attempts
             )
             .execute(&mut *connection)
             .await?;
@@ -306,8 +307,8 @@ impl Inbox<'_> {
         .await
     }
 
-    /// Releases a message: it can be claimed again from then on.
-    pub async fn release(self, taken: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
-        self.deliveries().renew_inbound(taken, again_at).await.map(drop)
+    /// Releases a message: it can be claimed again from `again_at` on.
+    pub async fn release(self, claimed: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
+        self.deliveries().renew_inbound(claimed, again_at).await.map(drop)
     }
 }

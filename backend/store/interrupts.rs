@@ -1,4 +1,4 @@
-//! Interrupts, for everyone but the run that asked them.
+//! Interrupts, as seen from outside the run that requested them.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -30,7 +30,7 @@ pub struct OpenInterrupt {
     pub expires_at: Option<String>,
 }
 
-/// What a run asks a person now, for whoever looks at all of an owner's.
+/// An open interrupt in the list of all of an owner's.
 #[derive(Debug)]
 pub struct ListedInterrupt {
     pub run_id: RunId,
@@ -67,7 +67,7 @@ repository! {
 }
 
 impl Interrupts<'_> {
-    /// The interrupts that these runs of one owner have asked, oldest first.
+    /// The interrupts that these runs of one owner have requested, by run, oldest first.
     pub async fn asked(self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         self.scoped(owner, async |mut connection| {
@@ -172,7 +172,7 @@ impl Interrupts<'_> {
         .await
     }
 
-    /// The newest checkpoint that a run has put into its thread; of the root namespace if it has put any there.
+    /// The newest checkpoint that a run has put into its thread, preferably in the root namespace.
     pub async fn checkpoint_of_run(
         self,
         owner: &OwnerId,
@@ -198,7 +198,7 @@ impl Interrupts<'_> {
     }
 
     /// Open interrupts of all owners' runs that state when they expire, after the given one; not limited to an owner,
-    /// so only the sweep may use it. Those of imported runs are left to people.
+    /// so only the sweep may use it. Excludes those of imported runs.
     pub(crate) async fn expiring(self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(

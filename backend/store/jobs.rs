@@ -1,7 +1,7 @@
 //! Which process executes which run.
 //!
-//! A claimer serves many owners, so everything here runs as the writer on the upkeep connections; only `dispatch` uses
-//! it. A claim names the owner if it is limited to one.
+//! A claimer serves many owners, so the methods that `dispatch` uses run as the writer on the upkeep connections. A
+//! claim names the owner if it is limited to one.
 
 mod sweep;
 
@@ -27,17 +27,17 @@ pub struct Leased {
     pub lease_id: Uuid,
     /// 1 for the first assignment.
     pub attempt: i32,
-    /// How many holders have let their lease lapse before.
+    /// How many earlier holders have let their lease lapse.
     pub lapses: i32,
-    /// Whether the last one has.
+    /// Whether the last holder has.
     pub has_lapsed: bool,
     pub lease_until: DateTime<Utc>,
 }
 
-/// How long a lease lasts, and from when.
+/// The length of a lease, and its start.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTerm {
-    /// `None` except in tests: the database's own time, which is the same for all servers.
+    /// `None`, except in tests, for the database's own time, which all servers share.
     pub now: Option<DateTime<Utc>>,
     pub lease_ms: i64,
 }
@@ -71,7 +71,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Whether the owner has this many jobs.
+    /// Whether the owner has at least `count` jobs.
     pub async fn has_any(self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let reached = sqlx::query_scalar!(
@@ -191,7 +191,7 @@ impl Jobs<'_> {
         self.with_runs(leases).await
     }
 
-    /// Renews leases; returns those that were renewed. An expired one is lost, whoever has the job now.
+    /// Renews leases; returns those that were renewed. An expired lease is lost, even if no other process has the job.
     pub async fn renew(self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
         self.maintenance(async |mut connection| {
             let renewed = sqlx::query_scalar!(

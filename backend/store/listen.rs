@@ -1,4 +1,4 @@
-//! How processes notify each other of new events. The table is the truth; this is only a wake-up.
+//! How processes notify each other of new events. The table is the source of truth; a notification is only a wake-up.
 
 use sqlx::{
     PgConnection, PgPool,
@@ -16,7 +16,7 @@ use crate::domain::{
 };
 
 pub(super) const CHANNEL: &str = "runreel";
-/// The word that begins a note of open texts after its sender; a note of commits has a cursor there.
+/// The second word of a note of open texts, after its sender; a note of commits has a cursor there.
 const TEXTS: &str = "texts";
 
 /// The sending end: one connection of its own.
@@ -30,18 +30,18 @@ pub struct Notifications {
     pool: PgPool,
 }
 
-/// What is heard.
+/// A received notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Another process has committed.
     Commits,
     /// Another process has saved open texts of these runs.
     Texts(Vec<RunId>),
-    /// The connection was renewed; some may have been missed.
+    /// The connection was reestablished; notifications may have been missed.
     Renewed,
 }
 
-/// The notes that a process has saved open texts of these runs, each as long as Postgres permits.
+/// Notes that a process has saved open texts of these runs, split to the length that Postgres permits.
 pub(crate) fn notes_of_texts(process: &str, runs: &[RunId]) -> Vec<String> {
     let note = |runs: &[RunId]| {
         let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
@@ -65,8 +65,7 @@ impl Store {
         .await
     }
 
-    /// What any process committed in a lane after a position, for all owners, as much as fits a page; only the relay
-    /// reads this way.
+    /// The events of all owners in a lane after a position, as many as fit a page; only the relay reads this way.
     pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<PositionedEvent>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
@@ -116,8 +115,8 @@ impl Notifications {
 }
 
 impl Drop for Notifications {
-    /// Marks the pool as closed, so that a connection that comes back to it is closed. It would be tested otherwise, and the
-    /// driver would warn that the database has stopped by then.
+    /// Marks the pool as closed, so that a returned connection is closed instead of tested: if the database has stopped
+    /// by then, the driver would log a warning.
     fn drop(&mut self) {
         drop(self.pool.close());
     }

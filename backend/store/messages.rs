@@ -13,7 +13,7 @@ use crate::domain::{
 };
 
 impl Threads<'_> {
-    /// A thread's own runs after one of them, oldest first; an empty page is the end. `None` is the beginning.
+    /// A thread's own runs after one of them (`None`: from the beginning), oldest first; an empty page is the end.
     pub async fn runs(
         self,
         owner: &OwnerId,
@@ -38,7 +38,7 @@ impl Threads<'_> {
     }
 
     /// Messages and tool calls of these runs after a place, in order, and the place after them; an empty page is the
-    /// end. A place is the number of a run in the list, from 1, and a seq.
+    /// end. A place is a run's index in the list, from 1, and a seq.
     pub async fn logged(
         self,
         owner: &OwnerId,

@@ -1,17 +1,17 @@
-//! The schema of the database: brought to this version by one process at a time.
+//! Brings the schema of the database to this version, one process at a time.
 
 use sqlx::{PgConnection, migrate::Migrate as _};
 
 use super::{Error, Fate, MIGRATOR};
 
-/// How long one attempt to take the lock of the migrations takes, milliseconds.
+/// Longest wait of one attempt to take the migration lock, milliseconds.
 const LOCK_MS_MAX: u64 = 1_000;
 
 pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
     if !is_current(connection).await {
         apply(connection).await?;
     }
-    // Months pass while a server runs and between starts.
+    // At every start, because months also pass between starts.
     loop {
         match sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(&mut *connection).await {
             Err(error) if is_made_meanwhile(&error) => {}
@@ -20,7 +20,7 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Error> 
     }
 }
 
-/// Whether another server made the same at the same time.
+/// Whether another server created the same object at the same time.
 pub(super) fn is_made_meanwhile(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     matches!(code.as_deref(), Some("42P07" | "23505"))
@@ -51,16 +51,16 @@ async fn apply(connection: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the schema is this version's: then nobody is waited for.
+/// Whether the schema already has this version, so that the lock is not needed.
 async fn is_current(connection: &mut PgConnection) -> bool {
-    // A database that has no list yet is an error.
+    // Without a list of migrations yet, this is an error.
     let applied = connection.list_applied_migrations(&MIGRATOR.table_name).await.unwrap_or_default();
     let (applied, ours) = (applied.iter().map(|at| (at.version, &at.checksum)), MIGRATOR.iter());
     applied.eq(ours.map(|at| (at.version, &at.checksum)))
 }
 
-/// Takes the lock under which one process at a time migrates; the end of the session gives it back. Any login of the database
-/// can hold it, so nobody waits for it for ever.
+/// Takes the lock under which one process at a time migrates; the end of the session releases it. Any login of the
+/// database can hold it, so the wait is bounded.
 async fn take_migrations_lock(connection: &mut PgConnection) -> Result<(), Error> {
     sqlx::query_scalar!("select set_config('lock_timeout', $1, false)", LOCK_MS_MAX.to_string())
         .fetch_one(&mut *connection)

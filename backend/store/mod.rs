@@ -1,11 +1,11 @@
 //! Postgres. The only SQL in the program.
 //!
 //! Invariants: statements are static text with bound values; every read names the owner it reads for, and row-level
-//! security checks the same a second time; no connection is held across anything but its own statement or short
-//! transaction; events are inserted and never changed.
+//! security checks it again; no connection is held across anything but its own statement or short transaction; events
+//! are inserted and never changed.
 //!
-//! How to add a query: in the file of its noun as `sqlx::query!`, in lower case, after [`Store::scoped`] if it is for an
-//! owner, with `Ok(None)` for absence; then `just sqlx`. Each noun has a repository. Start reading at [`append`].
+//! How to add a query: in the file of its noun as `sqlx::query!`, in lower case, after [`Store::scoped`] if it is for
+//! an owner, with `Ok(None)` for absence; then `just sqlx`. Each noun has a repository. Start reading at [`append`].
 
 #[macro_use]
 mod repository;
@@ -101,7 +101,7 @@ use crate::{
 
 /// Connections for the program's own upkeep.
 const UPKEEP_CONNECTIONS: u32 = 3;
-/// How long a connection that nobody uses is kept.
+/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_mins(1);
 const OWNER_IDLE: Duration = Duration::from_secs(2);
 /// Number of tokens whose owners are cached.
@@ -114,13 +114,13 @@ pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Database>);
 
-/// What a [`Store`] is made of.
+/// The contents of a [`Store`].
 #[derive(Debug)]
 pub struct Database {
     /// Readers, as `runreel_app`. A connection keeps the owner it served last: [`Store::lend`] sets the owner each
     /// time, and so do the statements of [`checkpoints`] themselves.
     pool: PgPool,
-    /// What each principal may hold of `pool`; unauthenticated requests together count as one principal.
+    /// Each principal's share of `pool`; unauthenticated requests together count as one principal.
     readers: Quota,
     throttle: Throttle,
     nobody: OwnerId,
@@ -132,15 +132,15 @@ pub struct Database {
     claims: Quota,
     /// Deletions of runs, each with a connection of its own.
     removals: Quota,
-    /// When this process last saw that the index of words has everything, microseconds since the Unix epoch.
+    /// When this process last saw the search index complete, microseconds since the Unix epoch.
     searched_until: std::sync::atomic::AtomicI64,
     /// Connections being returned to their pool.
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
     upkeep: PgPool,
-    /// A connection as the owner of the tables, for what a start and a new month need.
+    /// A connection as the owner of the tables, for startup and new months.
     owner: PgPool,
-    /// Connections as the owner of the tables.
+    /// Opens connections as the owner of the tables.
     access: Access,
 }
 
@@ -160,7 +160,7 @@ pub struct Settings {
     pub connections_max: u32,
     /// How many of them one principal may hold at a time.
     pub own_connections_max: u32,
-    /// Whether these are connections of Postgres itself, and certainly of no pooler.
+    /// Whether these connect to Postgres itself, certainly not to a pooler.
     pub is_direct: bool,
     /// Writer lanes of a database without runs. Which lane a run is in follows from its id and the number of lanes, so
     /// the number is fixed once there are runs.
@@ -168,7 +168,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// For a command, which does one thing after the other.
+    /// For a command, which works sequentially.
     pub fn few(options: PgConnectOptions) -> Self {
         Self { options, connections_max: 2, own_connections_max: 2, is_direct: false, lanes: 1 }
     }
@@ -204,7 +204,7 @@ impl Store {
         Ok(Self::open(access, &settings, Throttle::default()))
     }
 
-    /// The pools of a database that is as it should be. No connection is opened yet.
+    /// The pools of a checked and migrated database. Opens no connection yet.
     fn open(access: Access, settings: &Settings, throttle: Throttle) -> Self {
         // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
         // is noticed when it is used.
@@ -232,7 +232,8 @@ impl Store {
             searched_until: i64::MIN.into(),
             returns: TaskTracker::new(),
             upkeep: pool(access.as_role("runreel_writer"), UPKEEP_CONNECTIONS, true, IDLE),
-            // A new partition waits for readers of the table, and everything else waits behind it: not for long.
+            // Creating a partition waits for the table's readers and blocks everything behind it, so use a short lock
+            // timeout.
             owner: pool(access.with([("lock_timeout", "1000")]), 1, true, OWNER_IDLE),
             access,
         }))
@@ -273,8 +274,8 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async { work(self.lend(payer, self.nobody.as_str()).await?).await }).await
     }
 
-    /// Executes one statement that names its owner itself, in one round trip; again if its connection turns out to be
-    /// lost, so the statement must be safe to execute twice.
+    /// Executes one statement that names its owner itself, in one round trip; retries it if its connection turns out to
+    /// be lost, so the statement must be safe to execute twice.
     async fn by_itself<T, F>(
         &self,
         payer: &OwnerId,
@@ -309,8 +310,8 @@ impl Store {
         Tx::begin(PooledConnection::new(self.upkeep.acquire().await?, None, self.returns.clone())).await
     }
 
-    /// Executes one statement on the readers' pool, and again if its connection turns out to have lost its server while
-    /// idle. Only for statements that may be executed twice.
+    /// Executes one statement on the readers' pool, and again if its connection turns out to have been lost while idle.
+    /// Only for statements that may be executed twice.
     async fn again_on_a_lost_connection<T, F>(&self, statement: impl Fn() -> F + Send + Sync) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>> + Send,
@@ -353,7 +354,7 @@ impl Store {
         .await
     }
 
-    /// A connection of its own in the given role, outside the pool.
+    /// A connection in the given role, outside the pools.
     ///
     /// Its statements are large and always the same: planning for the values of each would take longer than executing
     /// it.
@@ -367,7 +368,7 @@ impl Store {
         (self.pool.size(), self.pool.num_idle())
     }
 
-    /// Closes the pool; open reads finish first.
+    /// Closes the pools; open reads finish first.
     pub async fn close(&self) {
         self.pool.close().await;
         self.upkeep.close().await;
@@ -375,7 +376,7 @@ impl Store {
     }
 }
 
-/// Bounds a use of the database: what does not answer in time is unavailable.
+/// Bounds a use of the database; a timeout counts as unavailable.
 async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(Duration::from_millis(wait_ms), work).await.unwrap_or_else(|_| Err(Error::timeout()))
 }

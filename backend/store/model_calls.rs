@@ -1,4 +1,4 @@
-//! Calls of models: what they took and cost, and their costs after a change of prices.
+//! Model calls: their tokens and costs, and repricing.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::domain::{
     usage::{Spent, Usage},
 };
 
-/// A call as its run's log tells it.
+/// A call as recorded in its run's log.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     pub seq: i64,
@@ -22,7 +22,7 @@ pub struct CallRecord {
     pub cost_usd: Option<f64>,
 }
 
-/// A call whose cost is to be computed anew.
+/// A call whose cost is to be recomputed.
 #[derive(Clone, Debug)]
 pub struct Priced {
     pub run_id: Uuid,
@@ -32,7 +32,7 @@ pub struct Priced {
     pub usage: Usage,
 }
 
-/// The numbers that the database puts together with `store.spent`.
+/// Parses the result of the SQL function `store.spent`.
 pub(super) fn spent(numbers: &str) -> Option<Spent> {
     let (calls, input, cached, cache_write, output, reasoning, cost, unpriced): (
         i64,
@@ -121,7 +121,7 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// How many runs a run and its descendants are, and what they spent together.
+    /// Number of runs in a run's subtree, including itself, and what they spent together.
     pub async fn of_tree(self, owner: &OwnerId, run: RunId) -> Result<(i64, Option<Spent>), Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
@@ -147,7 +147,7 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// By which prices the stored costs are computed.
+    /// Fingerprint of the prices by which the stored costs were computed.
     pub async fn price_list(self) -> Result<String, Error> {
         self.maintenance(async |mut connection| {
             Ok(sqlx::query_scalar!("select fingerprint from store.price_list").fetch_one(&mut *connection).await?)
@@ -155,7 +155,7 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// Notes by which prices they are computed now.
+    /// Records the fingerprint of the prices by which they are computed now.
     pub async fn note_price_list(self, fingerprint: &str) -> Result<(), Error> {
         self.maintenance(async |mut connection| {
             sqlx::query!("update store.price_list set fingerprint = $1", fingerprint).execute(&mut *connection).await?;
@@ -164,7 +164,7 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// Calls of all owners after one of a run, in the order of runs; only used to compute their costs anew.
+    /// Calls of all owners after a run and seq, in that order; only for repricing.
     pub async fn all_after(self, (run, seq): (Uuid, i64)) -> Result<Vec<Priced>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
@@ -193,8 +193,8 @@ impl ModelCalls<'_> {
         .await
     }
 
-    /// Gives calls other costs, and their runs other sums. Writers may add calls of these runs meanwhile, and another
-    /// server may do the same: the sums are moved by the difference, which whoever has the calls' locks computes.
+    /// Replaces the costs of calls and adjusts the sums of their runs. Writers may add calls of these runs meanwhile,
+    /// and another server may do the same, so sums change by the difference, which is computed under the calls' locks.
     pub async fn reprice(self, calls: &[(Uuid, i64, Option<f64>)]) -> Result<(), Error> {
         let runs: Vec<Uuid> = calls.iter().map(|(run, ..)| *run).collect();
         let seqs: Vec<i64> = calls.iter().map(|(_, seq, _)| *seq).collect();

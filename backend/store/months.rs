@@ -1,5 +1,5 @@
-//! Months of the log: the events of all runs whose ids are of one month are a partition, which is dropped at once when
-//! everything in it is due.
+//! Months of the log: the events of all runs whose ids are of one month are a partition, which is dropped as a whole
+//! when everything in it is due.
 
 use std::time::Duration;
 
@@ -27,11 +27,11 @@ pub struct Month {
     end: Uuid,
 }
 
-/// The trees of some runs of a month, and where to go on; `None` at the end.
+/// The trees of some runs of a month, and where to continue; `None` at the end.
 #[derive(Debug)]
 pub struct MonthPage {
     pub trees: Vec<EndedTree>,
-    /// Whether these are all the trees of those runs.
+    /// Whether all trees of those runs have ended; `trees` has only the ended ones.
     pub have_ended: bool,
     pub next: Option<Uuid>,
 }
@@ -43,13 +43,13 @@ pub enum MonthDrop {
         runs: i64,
         events: i64,
     },
-    /// Another server dropped it, or another run has come into it or into one of its trees.
+    /// Another server dropped it, or a run was added to it or to one of its trees.
     Kept,
-    /// Readers and writers of the log left no moment for it.
+    /// Not locked in time because of the log's readers and writers.
     Busy,
 }
 
-/// What an owner had in a month and a lane.
+/// An owner's part of a month, in one lane.
 #[derive(Debug)]
 pub(super) struct OwnPart {
     pub owner_id: String,
@@ -156,7 +156,7 @@ impl Remover {
         }
         let (owner_ids, lanes): (Vec<_>, Vec<_>) = gone.iter().map(|own| (own.owner_id.clone(), own.lane)).unzip();
         let (positions, events): (Vec<_>, Vec<_>) = gone.iter().map(|own| (own.position, own.events)).unzip();
-        // It waits for whoever uses the log at that moment, and everybody else waits behind it, so it tries for short.
+        // Takes an exclusive lock, so use a short lock timeout.
         for _ in 0..MONTH_DROP_TRIES {
             let done = sqlx::query_scalar!(
                 "select store.drop_month($1, $2, $3, $4, $5)",
@@ -178,7 +178,7 @@ impl Remover {
                     let runs = gone.iter().map(|own| own.runs).sum();
                     return Ok(MonthDrop::Done { runs, events: events.iter().sum() });
                 }
-                // At once, because it has the log for itself.
+                // Without delay, because the transaction holds the log exclusively.
                 Some(false) => {
                     tx.rollback().await?;
                     return Ok(MonthDrop::Kept);
@@ -190,7 +190,7 @@ impl Remover {
         Ok(MonthDrop::Busy)
     }
 
-    /// Removes feeds' notes of the pieces of the log where nothing of these owners is left.
+    /// Removes the notes of pieces of the log that have no events of these owners left.
     async fn forget_pieces(&mut self, owners: &[OwnerId]) -> Result<(), Error> {
         for owner in owners {
             let mut tx = self.connection.begin().await?;

@@ -1,6 +1,6 @@
 //! The texts of messages that are still being written, as their processes last saved them.
 //!
-//! A text is saved in pieces; only the last of them still grows. The table is a hint, like a wake-up: what it has may be
+//! A text is saved in pieces; only the last of them still grows. The table is a hint, like a wake-up: its rows may be
 //! late, or missing after a crash of Postgres, and the event that ends a message has all of its text.
 
 use chrono::{DateTime, Utc};
@@ -19,52 +19,52 @@ repository! {
     OpenTexts, open_texts
 }
 
-/// The place of a text.
+/// Identifies a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextKey {
     pub owner_id: OwnerId,
     pub run_id: RunId,
     pub span_id: SpanId,
-    /// Which text of the span it is: another one begins when a process begins to count anew.
+    /// Which text of the span: each start from the beginning gets a new id.
     pub text_id: Uuid,
 }
 
-/// What is saved of one text at a time.
+/// One save of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextWrite {
     pub key: TextKey,
-    /// Whether it takes the span over from whatever is saved there.
+    /// Whether it replaces any text saved for the span.
     pub is_first: bool,
     pub event_type: EventType,
     pub parent_span_id: Option<SpanId>,
-    /// How far the run's lane was published while the span was open.
+    /// A published position of the run's lane at which the span was still open.
     pub position: i64,
-    /// When the last of it was emitted.
+    /// When its last delta was emitted.
     pub at: DateTime<Utc>,
     /// The index of the first of these pieces.
     pub first_piece: usize,
     pub pieces: Vec<String>,
 }
 
-/// Whose text was saved for a span before a write.
+/// Whose text the table had for a span before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// That of the writer: it goes on.
+    /// The writer's: it continues.
     Done,
-    /// None: it has to be saved from its beginning.
+    /// None: the text must be saved from its beginning.
     Missing,
-    /// That of another process, which began after it.
+    /// Another process's, which began later.
     Superseded,
 }
 
-/// A text as it is read.
+/// A text as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedText {
     pub key: TextKey,
     pub event_type: EventType,
     pub parent_span_id: Option<SpanId>,
     pub at: DateTime<Utc>,
-    /// Pieces by index, in order; without a text where it was not asked for.
+    /// Pieces by index, in order; text is `None` where it was not requested.
     pub pieces: Vec<(i32, Option<String>)>,
 }
 
@@ -72,11 +72,11 @@ pub struct SavedText {
 #[derive(Debug, Default)]
 pub struct SavedTexts {
     pub texts: Vec<SavedText>,
-    /// Whether these are all that there are.
+    /// Whether nothing was cut off by the row limit.
     pub is_complete: bool,
 }
 
-/// Where a sweep goes on.
+/// Where a sweep continues.
 #[derive(Clone, Debug, Default)]
 pub struct SweepPlace {
     owner_id: String,
@@ -86,8 +86,8 @@ pub struct SweepPlace {
 }
 
 impl OpenTexts<'_> {
-    /// Saves texts and removes those that are over, in one small transaction that is not waited for on the disk, and sends
-    /// these notes to other processes; tells for each text whether it was saved.
+    /// Saves texts and removes finished ones in one small transaction that does not wait for the disk, and sends these
+    /// notes to other processes; returns the outcome for each text.
     pub(crate) async fn save(
         self,
         texts: &[TextWrite],
@@ -145,10 +145,10 @@ impl OpenTexts<'_> {
         Ok(texts.iter().zip(row.stored_ids).map(judge).collect())
     }
 
-    /// The open texts of these runs (`None`: of all runs of the owner), as many as may be read at once. Of texts that are
-    /// known up to a piece, only the pieces from there on.
+    /// The open texts of these runs (`None`: of all runs of the owner), up to a row limit. Of texts that are known up
+    /// to a piece, only the pieces from that one on.
     ///
-    /// Not on behalf of one owner: each run is named with the owner it must belong to.
+    /// Not limited to one owner: each run is named with the owner it must belong to.
     pub(crate) async fn read(
         self,
         asked: &[(OwnerId, Option<RunId>)],
@@ -182,8 +182,8 @@ impl OpenTexts<'_> {
         Ok(read)
     }
 
-    /// Removes what its process did not remove: texts of runs that have ended or are gone, and those that nobody continued
-    /// for a long time. Looks at some rows and returns where to go on; `None` at the end.
+    /// Removes texts that their process left behind: those of ended or missing runs, and those not continued for a long
+    /// time. Checks a page of rows and returns where to continue; `None` at the end.
     pub async fn sweep(self, after: SweepPlace) -> Result<Option<SweepPlace>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
@@ -214,7 +214,7 @@ impl OpenTexts<'_> {
     }
 }
 
-/// Places of texts as columns.
+/// Keys of texts as columns.
 #[derive(Default)]
 struct Keys<'a> {
     owners: Vec<&'a str>,
@@ -271,7 +271,7 @@ impl Row {
                 at: self.at,
                 pieces: vec![(0, text)],
             }),
-            // Left by a text of the span that is over.
+            // Left over from an earlier text of the span.
             _ => {}
         }
         Ok(())

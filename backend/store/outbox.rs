@@ -96,8 +96,8 @@ impl Outbox<'_> {
         self.scoped(reply.owner, async |mut connection| insert_reply(&mut connection, &reply).await).await
     }
 
-    /// Claims replies that can be delivered now, of all owners or of one run: their runs have ended, or are gone.
-    /// Without `can_send` only those without a target.
+    /// Claims replies that can be delivered now, of all owners or of one run: their runs have ended, or do not exist an
+    /// hour after the reply was recorded. Without `can_send` only those without a target.
     pub async fn claim(
         self,
         only: Option<RunId>,
@@ -136,14 +136,14 @@ impl Outbox<'_> {
         .await
     }
 
-    /// Records that the reply is in its session's log and counts there. One without a target is then delivered.
+    /// Records that the reply is in its session's log, and counts it there. One without a target is then delivered.
     pub async fn note_logged(
         self,
-        owed: &PendingReply,
+        reply: &PendingReply,
         (thread, line): (&ThreadId, &str),
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
-        self.scoped(&owed.owner_id, async |mut connection| {
+        self.scoped(&reply.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"with logged as (
                        update store.reply
@@ -155,11 +155,11 @@ impl Outbox<'_> {
                    )
                    update store.session s set answers = answers + 1, last_activity_at = greatest(last_activity_at, $3)
                    from logged where s.owner_id = $2 and s.session_id = logged.session_id"#,
-                owed.reply_no,
-                owed.owner_id.as_str(),
+                reply.reply_no,
+                reply.owner_id.as_str(),
                 now,
                 thread.as_str(),
-                format!("reply {}", owed.reply_no),
+                format!("reply {}", reply.reply_no),
                 line
             )
             .execute(&mut *connection)
@@ -170,12 +170,12 @@ impl Outbox<'_> {
     }
 
     /// Records how many parts of the reply the other side has acknowledged.
-    pub async fn note_sent(self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
-        self.scoped(&owed.owner_id, async |mut connection| {
+    pub async fn note_sent(self, reply: &PendingReply, parts: i32) -> Result<(), Error> {
+        self.scoped(&reply.owner_id, async |mut connection| {
             sqlx::query!(
                 "update store.reply set parts_sent = greatest(parts_sent, $3) where reply_no = $1 and owner_id = $2",
-                owed.reply_no,
-                owed.owner_id.as_str(),
+                reply.reply_no,
+                reply.owner_id.as_str(),
                 parts
             )
             .execute(&mut *connection)
@@ -186,13 +186,13 @@ impl Outbox<'_> {
     }
 
     /// The reply is delivered, or abandoned for this reason.
-    pub async fn finish(self, owed: &PendingReply, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
-        self.scoped(&owed.owner_id, async |mut connection| {
+    pub async fn finish(self, reply: &PendingReply, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
+        self.scoped(&reply.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"update store.reply set done_at = $3, failure = $4, body = null
                    where reply_no = $1 and owner_id = $2 and done_at is null"#,
-                owed.reply_no,
-                owed.owner_id.as_str(),
+                reply.reply_no,
+                reply.owner_id.as_str(),
                 now,
                 failure
             )
@@ -203,9 +203,9 @@ impl Outbox<'_> {
         .await
     }
 
-    /// Postpones the next attempt until then.
-    pub async fn reschedule(self, owed: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
-        self.deliveries().renew_reply(owed, until).await.map(drop)
+    /// Postpones the next attempt until `until`.
+    pub async fn reschedule(self, reply: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
+        self.deliveries().renew_reply(reply, until).await.map(drop)
     }
 
     /// Whether the run's answer is in its session's log, or never will be.

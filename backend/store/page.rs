@@ -13,7 +13,7 @@ pub struct Page<K> {
 }
 
 /// The first `limit` of these rows, or fewer if they fill [`LIST_PAGE_BYTES_MAX`], and whether there are more. A query
-/// for a page requests one row more than its limit. The connection skips what is not taken, a row at a time.
+/// for a page requests one row more than its limit. The connection discards the remaining rows one at a time.
 pub(super) async fn page<R: Send>(
     limit: i64,
     mut rows: impl Stream<Item = Result<R, sqlx::Error>> + Send + Unpin,
@@ -38,7 +38,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Rows are their own sizes, in eighths of what a page may have.
+        /// Each row is its own size, in eighths of the byte limit of a page.
         #[test]
         fn pages_have_every_row_once_whatever_its_size(
             rows in proptest::collection::vec(0usize..24, 0..40), limit in 1usize..10,

@@ -20,7 +20,7 @@ impl Store {
         .execute(&mut *owner)
         .await?;
         let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_one(&mut *owner).await?;
-        // The last of a start that needs the owner.
+        // Startup needs the owner of the tables no further.
         owner.close().await?;
         agree(given, row.pepper, &row.fingerprint)
     }

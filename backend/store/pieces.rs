@@ -1,7 +1,7 @@
 //! Which pieces of a lane are noted as having events of an owner (`store.owner_piece`).
 //!
-//! A feed finds its owner's events through these notes, so the statement that appends makes them. What this process has
-//! noted it caches: most appends have nothing to note, and need no query for it.
+//! A feed finds its owner's events through these notes, so the statement that appends makes them. This process caches
+//! its notes: most appends have none to make, and need no query for that.
 
 use std::sync::Arc;
 

@@ -221,7 +221,7 @@ impl Threads<'_> {
         .await?;
         let mut gone = Pruned::default();
         for row in expired {
-            // Each in its own transaction: one that is too large to be removed in time must not keep the others.
+            // Each in its own transaction: one that is too large to be removed in time must not hold up the others.
             match self.delete_if_expired(&OwnerId::trusted(&row.owner_id), row.thread_no, ttl_s, now).await {
                 Ok(one) => gone += one,
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "expired thread not removed"),

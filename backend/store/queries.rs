@@ -1,7 +1,7 @@
-//! Queries of principals: each sees its own rows, as a role that can do nothing else.
+//! Queries of principals, each in a role that can only read the principal's own rows.
 //!
-//! Invariant: a query keeps its place until its backend has answered or is gone, whatever becomes of who asked. Postgres
-//! does not notice everywhere that it is to stop, so the places bound how many backends work for queries.
+//! Invariant: a query keeps its place until its backend has answered or is gone, even if its client disconnects.
+//! Postgres does not notice a cancellation everywhere, so the places bound how many backends execute queries.
 
 mod turns;
 
@@ -31,7 +31,7 @@ use crate::{
     throttle::Resource,
 };
 
-/// How long beyond its own time a query may take to be answered, milliseconds.
+/// Time on top of a query's own timeout within which it must be answered, milliseconds.
 const GRACE_MS: u64 = 2_000;
 /// The first and the longest pause between two attempts to end a backend.
 const END_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -40,20 +40,20 @@ const END_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs
 #[derive(Clone, Debug)]
 pub struct Queries {
     store: Store,
-    /// How to connect to the primary as the role that sees nothing by itself.
+    /// How to connect to the primary in a role that sees nothing without a scope.
     options: PgConnectOptions,
     readers: Readers,
-    /// Whose queries are in progress.
+    /// The places of queries in progress.
     pub turns: Turns,
     supervisor: Supervisor,
 }
 
-/// What a session is told, and how it is found again.
+/// A session's scope, and the name by which it is found again.
 #[derive(Debug)]
 struct Scope {
-    /// Makes it see one owner's rows.
+    /// Lets it see one owner's rows.
     scope: String,
-    /// The session's, unique.
+    /// The session's unique name.
     name: String,
 }
 
@@ -64,17 +64,17 @@ struct Backend<'a> {
     name: &'a str,
     place: &'a Arc<Share>,
     supervisor: &'a Supervisor,
-    /// Whether it waits for nothing but its end.
+    /// Whether only its end is left.
     has_answered: bool,
 }
 
 impl Drop for Backend<'_> {
-    /// Ends it, and keeps its place until then.
+    /// Ends it unless it has answered, and keeps its place until then.
     fn drop(&mut self) {
         if self.has_answered {
             return;
         }
-        // Without one the process ends.
+        // Without a runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let (store, name, place) = (self.store.clone(), self.name.to_owned(), Arc::clone(self.place));
         let stop = self.supervisor.stop().clone();
@@ -90,7 +90,7 @@ impl Drop for Backend<'_> {
     }
 }
 
-/// How much of a result is wanted, and how long it may take.
+/// Bounds of a result's size and of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub rows_max: i64,
@@ -112,19 +112,19 @@ pub struct Answer {
 pub enum Unanswered {
     /// Too many queries are in progress, of this principal or of all.
     Busy,
-    /// It was ended for somebody who waited.
+    /// It was ended in favour of a waiting query.
     GaveWay,
     TooSlow,
     Rejected(Rejection),
     Store(Error),
 }
 
-/// What Postgres says of a query.
+/// Postgres's error about a query.
 #[derive(Debug)]
 pub struct Rejection {
     pub message: String,
     pub sqlstate: String,
-    /// The character of the query, from 1.
+    /// The position in the query, in characters from 1.
     pub position: Option<usize>,
     pub hint: Option<String>,
 }
@@ -144,7 +144,7 @@ impl Queries {
         &self.readers
     }
 
-    /// Runs a query over what belongs to `owner`.
+    /// Runs a query over the rows of `owner`.
     pub async fn ask(&self, owner: &OwnerId, query: &Query, bounds: Bounds) -> Result<Answer, Unanswered> {
         let place = Arc::new(self.turns.take(owner).await.ok_or(Unanswered::Busy)?);
         let scope = self.scope(owner).await?;
@@ -189,7 +189,7 @@ impl Queries {
                 Ok(answer) => return Ok(answer),
                 Err(Unanswered::TooSlow) => return Err(Unanswered::TooSlow),
                 Err(Unanswered::Store(error)) => self.readers.give_up(&error),
-                // A standby has reasons of its own; if it is the query's fault, the primary says so too.
+                // A standby may reject for its own reasons; if the query is at fault, the primary rejects it too.
                 Err(Unanswered::Rejected(_) | Unanswered::Busy | Unanswered::GaveWay) => {}
             }
         }
@@ -198,7 +198,7 @@ impl Queries {
 }
 
 impl Store {
-    /// Ends the session of a query; whether it is gone.
+    /// Ends the session of a query; returns whether it is gone.
     async fn end_query(&self, name: &str) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
             let is_gone = sqlx::query_scalar!(r#"select store.end_query($1) as "is_gone!""#, name);
@@ -245,7 +245,7 @@ async fn asked(
         let hint = Some("give a column of this name another one".to_owned());
         return Err(Unanswered::Rejected(Rejection { message, sqlstate: "42883".to_owned(), position: None, hint }));
     }
-    // By itself first: that says what is wrong where, and how many columns there are.
+    // Prepared alone first, for exact error positions and the number of columns.
     let statement = tx.prepare(AssertSqlSafe(query.as_str().to_owned()).into_sql_str()).await.map_err(rejected)?;
     let columns = sqlx::Statement::columns(&statement)
         .iter()
@@ -269,14 +269,14 @@ async fn asked(
     );
     let rows = rows.fetch_all(&mut *tx).await.map_err(rejected)?;
     let is_truncated = rows.last().is_some_and(Option::is_none);
-    // Nothing is kept, neither of the transaction nor of the session.
+    // Rolls back the transaction and closes the session.
     drop(tx);
     let _ = connection.close().await;
     Ok(Answer { columns, rows: rows.into_iter().flatten().collect(), is_truncated })
 }
 
-/// A name that Postgres takes for a function of one value where it finds no column. Conversions are none that matter, and no
-/// column of the views has the name of another.
+/// A name that Postgres resolves to a function of one value where it finds no column. Type conversions are harmless; no
+/// column of the views has the name of any other such function.
 async fn function_among(connection: &mut PgConnection, names: &[String]) -> Result<Option<String>, Error> {
     if names.is_empty() {
         return Ok(None);
@@ -293,7 +293,7 @@ async fn function_among(connection: &mut PgConnection, names: &[String]) -> Resu
     Ok(function.fetch_optional(connection).await?)
 }
 
-/// An error that Postgres has of the query itself, without what is none of its author's business.
+/// Converts an error; for an error in the query itself, without details that its author must not see.
 fn rejected(error: sqlx::Error) -> Unanswered {
     let Some(database) = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) else {
         return Error::from(error).into();
@@ -303,7 +303,8 @@ fn rejected(error: sqlx::Error) -> Unanswered {
     if code == "57014" {
         return Unanswered::TooSlow;
     }
-    // Lost, shut down, or without room for anybody. A query that needs too much room of its own is its author's.
+    // The connection is lost, or the server is shutting down or out of resources. A query that needs too much memory
+    // itself is rejected.
     if matches!(class, "08" | "57" | "58" | "XX") || class == "53" && !matches!(code, "53200" | "53400") {
         return Error::from(error).into();
     }

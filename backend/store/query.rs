@@ -15,7 +15,7 @@ use crate::domain::principal::OwnerId;
 
 /// The role that can read all owners' data.
 pub const READER: &str = "runreel_reader";
-/// The role that sees one owner's data, or nothing: that of [`super::queries`].
+/// The role of [`super::queries`], which sees one owner's data, or nothing.
 pub const SCOPED: &str = "runreel_scoped";
 
 /// How a query is run: how to connect, as which role, and how long it may take.
@@ -78,9 +78,9 @@ impl RowSink for Table {
 }
 
 /// Lets the reading roles log in on the embedded cluster, with the password of the role that executes this: their
-/// sessions then have no other role to fall back to. The verifier is copied, so no statement contains the password.
-/// Queries over HTTP get a bound on temporary files, which only a superuser can set, and one on their sessions, which holds
-/// also for those that outlive their server.
+/// sessions then have no other role to fall back to. The verifier is copied, so no statement contains the password. The
+/// role of queries over HTTP gets a limit on temporary files, which only a superuser can set, and one on its sessions,
+/// which also counts those that outlive their server.
 const LET_READERS_LOG_IN: &str = "do $$
 declare
     reader name;
@@ -112,7 +112,7 @@ impl Store {
     }
 }
 
-/// The same for a command.
+/// [`Store::enable_reader_login`] for a command.
 pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = Access::new(options).open().await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;
@@ -120,7 +120,7 @@ pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx:
 }
 
 /// The name of the role that sees only this owner's rows; created if it is missing and the owner has any data. On the
-/// embedded cluster it may log in, as the other reader may. The schema is not changed.
+/// embedded cluster it may log in, as the other reader may. Does not migrate the schema.
 pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
     let mut connection = Access::new(options).open().await?;
     let role =
@@ -198,7 +198,7 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Res
     Ok(count)
 }
 
-/// What follows the leading comments of a text. Those in `/*` may be nested.
+/// A text without its leading comments. Those in `/*` may be nested.
 fn after_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
@@ -222,7 +222,7 @@ fn after_comments(text: &str) -> &str {
     }
 }
 
-/// What Postgres suggests to whoever wrote the statement.
+/// Postgres's hint about an error.
 pub fn hint(error: &dyn DatabaseError) -> Option<&str> {
     error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint)
 }
@@ -236,15 +236,15 @@ fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
 }
 
 impl Reader {
-    /// Whether psql, which gets the settings as parameters of the start, becomes this reader by them.
+    /// Whether psql, which passes the settings as startup parameters, gets this reader's role.
     pub async fn suits_psql(&self) -> Result<bool, sqlx::Error> {
         Access::new(&self.options).with(self.settings()).starts_as(&self.role).await
     }
 
     /// The settings that make a session a reader's, for our connection or for psql.
     ///
-    /// Sorts get more memory than suits a server with many small statements. For one person's query it is not worth
-    /// spending seconds on compiling its expressions before the first row.
+    /// Sorts get more memory than suits a server with many small statements. For one person's query, spending seconds
+    /// on compiling its expressions is not worth it.
     pub fn settings(&self) -> [(&'static str, String); 6] {
         [
             ("role", self.role.clone()),

@@ -1,4 +1,4 @@
-//! What waits for executors, and who holds what, as the owner of the runs sees it.
+//! Waiting and leased jobs, as the owner of the runs sees them.
 
 use chrono::{DateTime, Utc};
 
@@ -10,7 +10,7 @@ use crate::domain::{
     run::Status,
 };
 
-/// How many runs of an agent have a status, of those that have a job.
+/// The number of an agent's runs with a job and this status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedQueue {
     pub agent: Name,
@@ -30,7 +30,7 @@ pub struct HeldJob {
 }
 
 impl Jobs<'_> {
-    /// How many jobs of the owner there are for each agent and status of their run, as far as they are counted.
+    /// The owner's number of jobs by agent and status of the run; stops counting at a bound.
     pub async fn queues(self, owner: &OwnerId) -> Result<Vec<CountedQueue>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
@@ -52,7 +52,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// The owner's jobs with leases, those that end first.
+    /// The owner's jobs with live leases, those that expire first.
     pub async fn held(self, owner: &OwnerId, now: Option<DateTime<Utc>>) -> Result<Vec<HeldJob>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(

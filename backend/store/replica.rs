@@ -1,10 +1,10 @@
-//! A read replica: pages of a run's log, exports and queries are read there while it has what the primary had when they
+//! A read replica: pages of a run's log, exports and queries are read there if it has what the primary had when they
 //! began.
 //!
-//! It is behind by an unknown time, and nobody may be shown less than they have seen: in the answer to an emit, in a stream,
-//! from another server. So each page is compared with how far the run's log is at the primary, one row by its key, and a
-//! query waits until the replica has replayed what the primary has written. What the replica does not have, refuses or
-//! answers late is read from the primary.
+//! Its lag is unknown, and no client may be shown less than it has seen: in the answer to an emit, in a stream, from
+//! another server. So each page is compared with the run's position at the primary, one row by its key, and a query
+//! waits until the replica has replayed what the primary has written. What the replica lacks, refuses or answers late
+//! is read from the primary.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,14 +25,14 @@ use crate::domain::{
 
 const READS: &str = "runreel_replica_reads_total";
 
-/// Where large reads go.
+/// Routes large reads to the replica or the primary.
 #[derive(Clone, Debug)]
 pub struct Readers {
     primary: Store,
     replica: Option<Arc<Replica>>,
 }
 
-/// Which events of a run; up to so many bytes, if that is not as much as is read at a time.
+/// The wanted events of a run, and optionally a byte limit other than the default.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
     After {
@@ -40,7 +40,7 @@ pub enum Wanted<'a> {
         rows: i64,
         bytes: Option<usize>,
     },
-    /// Those before it, or the newest.
+    /// Those before `seq`, or the newest.
     Before {
         seq: Option<Seq>,
         rows: i64,
@@ -68,31 +68,31 @@ impl Wanted<'_> {
 struct Replica {
     store: Store,
     options: PgConnectOptions,
-    /// The database of which it must be a replica.
+    /// Identifies the database of which it must be a replica.
     home: Uuid,
     state: Mutex<State>,
-    /// Held while it is looked at; everybody else reads the primary.
-    looks: tokio::sync::Mutex<()>,
+    /// Held during a check; meanwhile all others read the primary.
+    checks: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// It may be used once it was looked at.
+    /// It may be used after a check.
     Unknown,
     Used,
-    /// It failed, and is left alone until this moment.
+    /// It failed, and is not used until then.
     Rests(Instant),
 }
 
 impl Readers {
-    /// `replica` is how to connect to it, if there is one; `home` is the name of the primary's database.
+    /// `replica` is how to connect to it, if there is one; `home` identifies the primary's database.
     pub fn new(primary: Store, replica: Option<Settings>, home: Uuid) -> Self {
         let replica = replica.map(|settings| {
             metrics::describe_counter!(READS, "Reads that could go to the replica, by where they went");
             let options = settings.options.clone();
             let store = Store::open(Access::new(&options), &settings, primary.throttle().clone());
-            let (state, looks) = (Mutex::new(State::Unknown), tokio::sync::Mutex::default());
-            Arc::new(Replica { store, options, home, state, looks })
+            let (state, checks) = (Mutex::new(State::Unknown), tokio::sync::Mutex::default());
+            Arc::new(Replica { store, options, home, state, checks })
         });
         Self { primary, replica }
     }
@@ -109,7 +109,7 @@ impl Readers {
         wanted.read(&self.primary, owner, run).await
     }
 
-    /// How to connect for a query of everything; `None`: to the primary.
+    /// The replica, for a query over everything; `None` for the primary.
     pub(super) async fn of_query(&self) -> Option<(&PgConnectOptions, &Store)> {
         let replica = self.replica.as_ref()?;
         let has = replica.has_all_of(&self.primary).await;
@@ -117,7 +117,7 @@ impl Readers {
         has.then_some((&replica.options, &replica.store))
     }
 
-    /// What was begun at the replica has failed there.
+    /// Reports that a read at the replica has failed.
     pub(super) fn give_up(&self, error: &(dyn std::error::Error + 'static)) {
         if let Some(replica) = &self.replica {
             replica.rest(error);
@@ -126,7 +126,7 @@ impl Readers {
 }
 
 impl Replica {
-    /// The page as it is there; `None` if it is not as far as the primary is now, or cannot be read.
+    /// The replica's page; `None` if it is behind the primary or cannot be read.
     async fn page(
         &self,
         primary: &Store,
@@ -151,7 +151,7 @@ impl Replica {
         }
     }
 
-    /// Whether it has all that the primary has now, or soon. It is seldom far behind.
+    /// Whether it has all that the primary has now, or will soon: it is seldom far behind.
     async fn has_all_of(&self, primary: &Store) -> bool {
         if !self.is_usable().await {
             return false;
@@ -173,12 +173,12 @@ impl Replica {
                 self.rest(&error);
                 false
             }
-            // It may only be behind.
+            // It may only lag, so it stays in use.
             Err(_) => false,
         }
     }
 
-    /// Whether it is a standby of the same database that is this far.
+    /// Whether it is a standby of the same database and has replayed up to `lsn`.
     async fn has_replayed(&self, lsn: &str) -> Result<bool, Error> {
         self.store
             .maintenance(async |mut connection| {
@@ -193,7 +193,7 @@ impl Replica {
             .await
     }
 
-    /// Looks at it before it is used, one at a time and not for long.
+    /// Checks it before it is used, one check at a time and with a short timeout.
     async fn is_usable(&self) -> bool {
         let state = *self.state();
         match state {
@@ -201,9 +201,9 @@ impl Replica {
             State::Rests(until) if Instant::now() < until => return false,
             State::Unknown | State::Rests(_) => {}
         }
-        let Ok(_look) = self.looks.try_lock() else { return false };
-        let looked = timeout(Duration::from_millis(REPLICA_CHECK_MS_MAX), self.check()).await;
-        match looked.unwrap_or_else(|_| Err(Error::timeout())) {
+        let Ok(_check) = self.checks.try_lock() else { return false };
+        let checked = timeout(Duration::from_millis(REPLICA_CHECK_MS_MAX), self.check()).await;
+        match checked.unwrap_or_else(|_| Err(Error::timeout())) {
             Ok(()) => {
                 let mut now = self.state();
                 if *now == state {
@@ -218,7 +218,7 @@ impl Replica {
         }
     }
 
-    /// Refuses what is no replica of this database, or is behind a pooler that mixes sessions.
+    /// Rejects a database that is not a replica of this one, or is behind a pooler that mixes sessions.
     async fn check(&self) -> Result<(), Error> {
         Access::new(&self.options).open_checked().await?.close().await?;
         if self.store.artifacts().home().await? == self.home {
@@ -237,7 +237,7 @@ impl Replica {
     }
 }
 
-/// How far the lane of a run is up to the run's last event, and in which history.
+/// The position of a run's last event, and the history of its lane.
 async fn place_of(primary: &Store, owner: &OwnerId, run: RunId) -> Result<Option<(i64, Tag)>, Error> {
     primary
         .scoped(owner, async |mut connection| {

@@ -1,4 +1,4 @@
-//! Removal: the only way events ever leave the log, and it leaves a note.
+//! Removal: the only way events leave the log, and it is recorded.
 
 use chrono::{DateTime, Months, Utc};
 use sqlx::{Connection as _, PgConnection};
@@ -26,7 +26,8 @@ impl Store {
     ///
     /// Writers keep no heads of ended runs in memory, so none can append to a deleted run.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
-        // The connection is not from the pool, so there are few of them, and none for a run that cannot be deleted.
+        // The connection is not from the pool and there are few of them, so none is opened for a run that cannot be
+        // deleted.
         match self.runs().get(owner, run).await? {
             None => return Ok(Removal::Absent),
             Some(record) if !record.head.status.is_terminal() => return Ok(Removal::StillLive),
@@ -61,8 +62,8 @@ impl Store {
         .await
     }
 
-    /// Makes sure that the partition for a run's events exists, which may not be so for an imported one; `false` if
-    /// there are so many that no import makes another.
+    /// Ensures that the partition for a run's events exists, which may be missing for an imported one; `false` if there
+    /// are too many to create another for an import.
     pub async fn ensure_partition_of(&self, run: RunId) -> Result<bool, Error> {
         let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
         self.unscoped(&self.nobody, async |mut connection| {
@@ -113,7 +114,7 @@ pub(super) async fn act_for(tx: &mut PgConnection, owner: &OwnerId) -> Result<()
     Ok(())
 }
 
-/// Removes ended runs of one owner with their events and artifacts, and notes it for feeds; returns how many events.
+/// Removes ended runs of one owner with their events and artifacts, and records it for feeds; returns how many events.
 pub(super) async fn remove_runs(tx: &mut PgConnection, owner: &OwnerId, runs: &[Uuid]) -> Result<i64, Error> {
     let lanes = sqlx::query!(
         r#"select lane, max(last_position) as "last_position!", array_agg(run_id) as "runs!"
@@ -144,9 +145,9 @@ async fn remove_in_lane(
         owner.as_str()
     );
     let gone = gone.fetch_one(&mut *tx).await?;
-    // Feeds' notes of the pieces where nothing of the owner's is left are removed too. The piece that is being
-    // written stays: writers have cached that it is noted. The order makes the planner take the index of positions,
-    // whatever it estimates: of a table read whole it would have to sort all.
+    // Also removes the notes of pieces that have no events of the owner left. The piece that is being written stays:
+    // writers have cached that it is noted. The `order by` makes the planner use the index of positions, whatever it
+    // estimates: after a full scan it would have to sort.
     let pieces = sqlx::query!(
         r#"delete from store.owner_piece p using store.lane l
            where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
@@ -163,7 +164,7 @@ async fn remove_in_lane(
     let artifacts =
         sqlx::query!("delete from store.artifact where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
     artifacts.execute(&mut *tx).await?;
-    // What a seal names and is not there any more was removed here, and not by somebody who edits the log.
+    // Records that what a seal names was removed here, and not by tampering.
     let rows = sqlx::query!(
         r#"with gone as (
                delete from store.run where run_id = any ($1) and owner_id = $2 returning run_id, last_seq, link
@@ -222,7 +223,7 @@ pub(super) async fn remove_month_runs(
     Ok(parts.fetch_all(&mut *tx).await?)
 }
 
-/// Removes an owner's notes of all pieces, written to the end, where nothing of the owner's is left.
+/// Removes an owner's notes of all completely written pieces that have no events of the owner left.
 pub(super) async fn forget_pieces(tx: &mut PgConnection, owner: &OwnerId) -> Result<(), Error> {
     let pieces = sqlx::query!(
         r#"delete from store.owner_piece p using store.lane l

@@ -1,4 +1,4 @@
-//! Further ids of a run: an id that a client gave to what follows an answer. The lane writes them with the answers.
+//! Additional ids of a run, which clients give to what follows an answer. The lane writes them with the answers.
 
 use super::{Error, runs::Runs};
 use crate::domain::{
@@ -7,7 +7,7 @@ use crate::domain::{
 };
 
 impl Runs<'_> {
-    /// The run of this owner that has this alias, and the event after which the alias counts.
+    /// The run of this owner that has this alias, and the event after which the alias applies.
     pub async fn with_alias(self, owner: &OwnerId, alias: &ExternalId) -> Result<Option<(RunId, Seq)>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(

@@ -22,7 +22,7 @@ pub struct RunRecord {
     pub depth: i16,
     pub fields: RunFields,
     pub heartbeat_at: Option<DateTime<Utc>>,
-    /// What its calls of models took; `None` if it has told of none.
+    /// Usage of its model calls; `None` if it has recorded none.
     pub spent: Option<Spent>,
     pub head: Head,
 }
@@ -48,7 +48,7 @@ impl RunRecord {
 /// How long the steps of one name took, milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTimes {
-    /// As they report it.
+    /// As reported by the steps, or else measured.
     pub duration_ms: f64,
     /// The rest of the time between their starts and ends.
     pub waiting_ms: f64,
@@ -91,7 +91,7 @@ struct Row {
     spent: Option<String>,
 }
 
-/// A query of runs. What follows the columns supplies those of `store.run`, and the job's that identify the lease.
+/// A query of runs. `$from` supplies the columns of `store.run`, and those of the job's lease.
 macro_rules! runs {
     ($from:literal, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -279,7 +279,7 @@ impl Runs<'_> {
         .await
     }
 
-    /// Runs of any owner with all that is known of them; only used by the dispatch, for the jobs it assigns.
+    /// Full records of runs of any owner; only for the jobs that the dispatch assigns.
     pub(super) async fn records(self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
         self.maintenance(async |mut connection| {
             let rows = runs!(

@@ -1,4 +1,4 @@
-//! Seals: made from the runs that changed since the last one, and read again.
+//! Seals: created from the runs that changed since the last one, and read again.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -12,16 +12,16 @@ use crate::domain::{
     limits::{SEAL_POSITIONS_MAX, SEAL_REMOVED_MAX},
 };
 
-/// A run that a seal names, and the log does not have as it was.
+/// A sealed run that is missing from the log or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unaccounted {
     pub run_id: RunId,
     pub last_seq: Seq,
-    /// The seal says that the run was removed, and nothing else does.
+    /// The seal says that the run was removed, but no removal is recorded.
     pub is_removed: bool,
 }
 
-/// A stored seal with what it names.
+/// A stored seal with its entries.
 #[derive(Debug)]
 pub struct StoredSeal {
     pub seal: Seal,
@@ -38,11 +38,12 @@ pub struct NewSeal {
     pub has_more: bool,
 }
 
-/// What the next seal begins from.
+/// Where the next seal begins.
 struct Since {
     before: Option<Hash>,
     number: i64,
-    /// Of each lane: its number, up to where it is sealed, up to where it will be, and where it stands.
+    /// For each lane: its number, the position up to which it is sealed, the one up to which it will be, and its
+    /// current one.
     lanes: Vec<(i16, i64, i64, i64)>,
 }
 
@@ -52,8 +53,8 @@ repository! {
 }
 
 impl Seals<'_> {
-    /// What tells this log from those of other databases: made of the cluster's identity and the database's name, of which
-    /// whoever owns the tables can change neither.
+    /// Distinguishes this log from those of other databases: a hash of the cluster's identity and the database's name,
+    /// which the owner of the tables cannot change.
     pub async fn log(self) -> Result<Hash, Error> {
         self.maintenance(async |mut connection| {
             let log = sqlx::query_scalar!(
@@ -84,7 +85,8 @@ impl Seals<'_> {
         .await
     }
 
-    /// Seals what changed since the last seal, which has this hash; `None` if nothing did, or another server just did it.
+    /// Seals what changed since the last seal, whose hash is `before`; `None` if nothing did, or another server just
+    /// did it.
     pub async fn seal(
         self,
         now: DateTime<Utc>,
@@ -98,7 +100,7 @@ impl Seals<'_> {
         }
         let number = since.number;
         let mut entries = changed(&mut tx, &since.lanes).await?;
-        // After the runs that are there: one that is removed in between is at least in the next seal.
+        // After the existing runs, so that one that is removed in between is in this seal or in the next.
         let removed = removed(&mut tx, number).await?;
         let is_full = i64::try_from(removed.len()).is_ok_and(|removed| removed >= SEAL_REMOVED_MAX);
         entries.extend(removed);
@@ -117,7 +119,7 @@ impl Seals<'_> {
         Ok(Some(NewSeal { seal, runs: entries.len(), has_more }))
     }
 
-    /// The next seal after a number, with what it names.
+    /// The next seal after a number, with its entries.
     pub async fn after(self, number: i64) -> Result<Option<StoredSeal>, Error> {
         self.maintenance(async |mut connection| {
             let row = sqlx::query!(
@@ -143,7 +145,7 @@ impl Seals<'_> {
     }
 }
 
-/// Of a seal that somebody damaged: one that no seal has.
+/// A damaged hash becomes one that no seal has.
 fn hash(sha256: &[u8]) -> Hash {
     Hash::from_bytes(sha256).unwrap_or(Hash::new([0; 32]))
 }
@@ -154,7 +156,7 @@ async fn since(tx: &mut PgConnection) -> Result<Since, Error> {
     let lanes = sqlx::query!("select lane, position from store.lane order by lane").fetch_all(&mut *tx).await?;
     let sealed = last.as_ref().map_or(&[][..], |last| &last.positions);
     let lanes = lanes.iter().zip(sealed.iter().copied().chain(std::iter::repeat(0))).map(|(lane, sealed)| {
-        // A log that was set back alone is sealed again from where it is.
+        // If only the log was set back, sealing continues from where it is.
         let from = sealed.min(lane.position);
         (lane.lane, from, lane.position.min(from + SEAL_POSITIONS_MAX), lane.position)
     });
@@ -189,7 +191,7 @@ async fn changed(tx: &mut PgConnection, lanes: &[(i16, i64, i64, i64)]) -> Resul
     Ok(all)
 }
 
-/// The runs that were removed and that no seal names so; from now on the one with this number does.
+/// The removed runs that no seal names as removed; assigns them to the seal with this number.
 async fn removed(tx: &mut PgConnection, number: i64) -> Result<Vec<Entry>, Error> {
     let rows = sqlx::query!(
         r#"update store.removed_run set number = $1
@@ -262,7 +264,7 @@ async fn entries(connection: &mut PgConnection, number: i64) -> Result<Vec<Entry
     Ok(entries.collect())
 }
 
-/// What a seal names, and the log does not have as it was, although it was not removed since.
+/// Entries of a seal that the log lacks or has changed, although they were not removed since.
 async fn unaccounted(connection: &mut PgConnection, number: i64) -> Result<Vec<Unaccounted>, Error> {
     let rows = sqlx::query!(
         r#"select s.run_id, s.last_seq, s.is_removed

@@ -1,9 +1,9 @@
-//! The index of words: filled from the log, in the order of its positions. While others wait behind one owner's many events,
-//! these are taken out of the order, and indexed a part at a time beside the rest.
+//! The search index: filled from the log, in the order of its positions. When one owner's many events hold up those of
+//! others, that owner is deferred, and its events are indexed a part at a time beside the rest.
 //!
-//! Invariant: a lane's progress moves in the transaction that stores the words up to it, so nothing is left out or done
-//! twice, whichever of several servers does it and whenever it stops. The progress stays locked from before events are
-//! read until their words are committed; a deletion waits for it, and removes what it finds then.
+//! Invariant: a lane's progress advances in the transaction that stores the words up to it, so nothing is left out or
+//! done twice, whichever of several servers does it and whenever it stops. The progress stays locked from before events
+//! are read until their words are committed; a deletion waits for it, and then removes what was indexed.
 
 mod documents;
 
@@ -27,7 +27,7 @@ use crate::domain::{
     search::{index_payload, index_text},
 };
 
-/// How far a search saw.
+/// How complete a search was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Searched {
     /// Everything that was committed before this time was searched; `None` while the index of an older log is filled.
@@ -40,7 +40,7 @@ pub struct Indexing {
     connection: PgConnection,
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Indexed {
     /// The lane's position when the step began.
@@ -51,35 +51,35 @@ pub struct Indexed {
     pub up_to: Option<DateTime<Utc>>,
 }
 
-/// An owner out of the order of positions, and up to where its events are indexed.
+/// A deferred owner, and the position up to which its events are indexed.
 struct Deferred {
     owner_id: String,
     position: i64,
 }
 
-/// Whose events of a lane are read, after which position and up to which.
+/// Which events of a lane are read.
 struct Wanted<'a> {
     lane: i16,
     /// Only this owner's.
     owner: Option<&'a str>,
-    /// None of these.
+    /// Not those of these owners.
     without: &'a [String],
     after: i64,
     to: i64,
     bytes_max: usize,
 }
 
-/// What was read.
+/// The words that were read.
 #[derive(Default)]
 struct Read {
     runs: BTreeMap<Uuid, News>,
-    /// Payloads of each owner, bytes.
+    /// Size of each owner's payloads, bytes.
     bytes: BTreeMap<String, usize>,
     events: u64,
     reached: i64,
 }
 
-/// Where a lane is.
+/// How far a lane is indexed.
 struct Progress {
     position: i64,
     head: i64,
@@ -89,12 +89,12 @@ struct Progress {
 }
 
 impl Store {
-    /// A connection that fills the index: its own, so that it takes none from what requests wait for.
+    /// A connection that fills the index, outside the pools that requests wait for.
     pub async fn indexing(&self) -> Result<Indexing, Error> {
         let mut connection = self.dedicated("runreel_writer").await?;
-        // What is lost in a crash of the database is indexed again, since the progress is lost with it.
+        // What a crash of the database loses is indexed again, since the progress is lost with it.
         sqlx::query_scalar!("select set_config('synchronous_commit', 'off', false)").fetch_one(&mut connection).await?;
-        // Postgres puts new words in order from time to time, which may take longer than a request may.
+        // Postgres merges new words into the index from time to time, which may take longer than a request may.
         let longer =
             sqlx::query_scalar!("select set_config('statement_timeout', $1, false)", INDEXER_MS_MAX.to_string());
         longer.fetch_one(&mut connection).await?;
@@ -106,13 +106,12 @@ impl Store {
         Ok(Indexing { connection })
     }
 
-    /// Remembers that everything was indexed that had been committed at this time. When nothing happens, nothing is
-    /// written about it.
+    /// Remembers in memory that everything committed by this time is indexed, so that an idle log causes no writes.
     pub fn note_searched(&self, at: DateTime<Utc>) {
         self.searched_until.fetch_max(at.timestamp_micros(), Ordering::Relaxed);
     }
 
-    /// How far the index is, as a request sees it that searches afterwards.
+    /// How complete the index is, at least, for a search that follows on this connection.
     pub(super) async fn searched(&self, connection: &mut PgConnection, now: DateTime<Utc>) -> Result<Searched, Error> {
         let noted = DateTime::from_timestamp_micros(self.searched_until.load(Ordering::Relaxed));
         let lanes = sqlx::query!(
@@ -135,7 +134,7 @@ impl Indexing {
         Ok(lanes.fetch_all(&mut self.connection).await?)
     }
 
-    /// Indexes the next events of a lane, and then some of one of the owners who are out of the order.
+    /// Indexes the next events of a lane, and then some of one deferred owner.
     pub async fn step(&mut self, lane: i16, now: DateTime<Utc>) -> Result<Indexed, Error> {
         let found = sqlx::query!(
             r#"select l.position as head, p.position,
@@ -177,7 +176,7 @@ impl Indexing {
         let up_to = advance(&mut tx, lane, &progress, found.reached, now).await?;
         let mut events = found.events;
         if let Some(next) = deferred.first() {
-            // Who keeps nobody waiting may have as much at a time as everybody.
+            // If there was nothing else to index, a deferred owner may have the full budget.
             let bytes_max = if found.events == 0 { INDEXED_BYTES_MAX } else { INDEXED_TURN_BYTES_MAX };
             events += take_turn(&mut tx, lane, next, (found.reached, bytes_max)).await?;
         }
@@ -193,7 +192,7 @@ impl Indexing {
         Ok(Indexed { head: progress.head, position, events, up_to })
     }
 
-    /// The log was set back alone; what it has now was indexed up to here at most.
+    /// The log was set back without the index: limits the progress to the lane's position.
     async fn set_back(&mut self, lane: i16) -> Result<(), Error> {
         sqlx::query!(
             r#"update store.search_deferred d set position = l.position
@@ -225,7 +224,7 @@ async fn index(tx: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Read, Error
     Ok(found)
 }
 
-/// Takes the owner out of the order who had most of what was read, if others wait behind.
+/// Defers the owner who had more than half of what was read, if others wait behind.
 async fn defer(tx: &mut PgConnection, wanted: &Wanted<'_>, found: &Read, progress: &Progress) -> Result<(), Error> {
     let all: usize = found.bytes.values().sum();
     let Some((owner, _)) = found.bytes.iter().find(|(_, bytes)| **bytes > all / 2) else { return Ok(()) };
@@ -247,7 +246,7 @@ async fn defer(tx: &mut PgConnection, wanted: &Wanted<'_>, found: &Read, progres
     Ok(())
 }
 
-/// Indexes some events of an owner who is out of the order, and puts it back if there are no more; returns how many.
+/// Indexes some events of a deferred owner, and ends the deferral if there are no more; returns how many.
 async fn take_turn(
     tx: &mut PgConnection,
     lane: i16,
@@ -273,7 +272,7 @@ async fn take_turn(
     Ok(found.events)
 }
 
-/// The words of the next events by their runs, and how far that reaches.
+/// Reads the words of the next events, by run, and how far they reach.
 async fn read(tx: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Read, Error> {
     let mut found = Read { reached: wanted.to.min(wanted.after + INDEXED_POSITIONS_MAX), ..Read::default() };
     let mut bytes = 0;
@@ -306,11 +305,11 @@ async fn read(tx: &mut PgConnection, wanted: &Wanted<'_>) -> Result<Read, Error>
             break;
         }
     }
-    // What is missing before the last of these positions was deleted, or is another's.
+    // Positions missing before the last one were deleted, or belong to other owners.
     Ok(found)
 }
 
-/// Notes how far the lane is indexed; returns the time up to which everything is.
+/// Stores how far the lane is indexed; returns the time up to which everything is.
 async fn advance(
     tx: &mut PgConnection,
     lane: i16,
@@ -320,7 +319,7 @@ async fn advance(
 ) -> Result<Option<DateTime<Utc>>, Error> {
     let is_past = progress.seen_position.is_some_and(|seen| seen <= reached);
     let up_to = if is_past { progress.seen_at } else { progress.up_to };
-    // The lane stood at its head when the progress was read, which was after `now`.
+    // The progress, and the lane's head with it, was read after `now`.
     let seen = if is_past || progress.seen_position.is_none() {
         (Some(progress.head), Some(now))
     } else {

@@ -83,11 +83,11 @@ pub struct SessionPolicy {
     pub thread_per_session: bool,
 }
 
-/// What a message says of the session it belongs to.
+/// What a message requires of its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub keeping: SessionPolicy,
-    /// The thread it has to be on; `None` for whichever the chat is on.
+    /// The required thread; `None` for the chat's current one.
     pub thread: Option<&'a ThreadId>,
 }
 
@@ -154,8 +154,8 @@ impl Sessions<'_> {
     /// Finds or creates the session that a message belongs to, counts the message in it, and records that a reply will
     /// be due.
     ///
-    /// The result is stored with the message, so repeating the call for it changes nothing. Messages of one chat take
-    /// turns.
+    /// The result is stored with the message, so repeating the call for it changes nothing. Messages of one chat are
+    /// serialized.
     pub async fn resolve(
         self,
         owner: &OwnerId,

@@ -1,4 +1,4 @@
-//! What principals share of the database, and how much of it each may use.
+//! The database resources that principals share, and how much of them each may use.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 impl Store {
     /// The right to one of the readers' connections; one principal never has all of them.
     pub(super) async fn share(&self, payer: &OwnerId) -> Result<Lent, Error> {
-        // Whoever has no credential is nobody's company.
+        // Unauthenticated requests do not count as active principals.
         if *payer == self.nobody {
             return Ok(Lent { _share: wait_for_share(&self.readers, payer).await?, _usage: None });
         }
@@ -25,18 +25,18 @@ impl Store {
         Ok(Lent { _share: share, _usage: Some(usage) })
     }
 
-    /// How many bytes a page of events may have: fewer while others are active, who wait while it is made.
+    /// Byte limit of a page of events: lower while other principals are active, who wait while it is read.
     pub(super) fn page_bytes(&self, owner: &OwnerId) -> usize {
         if self.throttle.has_company(owner) { EVENT_PAGE_SHARED_BYTES_MAX } else { EVENT_PAGE_BYTES_MAX }
     }
 
-    /// Who uses how much of what principals share.
+    /// The throttle of the principals' shared resources.
     pub fn throttle(&self) -> &Throttle {
         &self.throttle
     }
 }
 
-/// One share of what principals share; [`Error::Busy`] if the wait takes too long.
+/// Waits for one unit of a quota; [`Error::Busy`] if the wait takes too long.
 pub(super) async fn wait_for_share(quota: &Quota, payer: &OwnerId) -> Result<Share, Error> {
     let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
     let share = tokio::time::timeout(wait, quota.take(payer, 1)).await;

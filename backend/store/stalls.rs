@@ -11,8 +11,8 @@ use crate::domain::{
 
 impl Runs<'_> {
     /// The running runs of these owners whose leases have lapsed at this time, each with its last seq: the rule of
-    /// [`RunRecord::is_stalled`](super::runs::RunRecord::is_stalled). Of each owner at most [`STALLED_OWN_ROWS`], any
-    /// of them. Not on behalf of an owner.
+    /// [`RunRecord::is_stalled`](super::runs::RunRecord::is_stalled). At most [`STALLED_OWN_ROWS`] of each owner, in no
+    /// particular order. Not on behalf of an owner.
     pub(crate) async fn stalled(
         self,
         owners: &[OwnerId],

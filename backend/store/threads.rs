@@ -128,7 +128,7 @@ impl Threads<'_> {
         .await
     }
 
-    /// Waits for others who are writing a thread that is not there yet, so that the lane does not have to.
+    /// Waits for concurrent transactions that create the thread, so that the lane does not have to.
     pub async fn wait_for_others(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.transaction(owner, async |mut tx| {
             sqlx::query!(

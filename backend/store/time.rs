@@ -7,13 +7,13 @@ use crate::clock::Clock;
 
 /// How far this machine's wall clock is from the database's, seconds; positive if it is ahead.
 const SKEW: &str = "runreel_clock_skew_seconds";
-/// From this difference on the server warns, seconds.
+/// Difference from which on the server warns, seconds.
 const SKEW_WARNED_S: f64 = 1.0;
 
 impl Store {
-    /// Passes the database's time to a clock, and reports how far the machine's own is from it to metrics and log.
+    /// Passes the database's time to a clock, and reports the skew of the machine's own clock to metrics and log.
     ///
-    /// A slow answer says little about when it was made; half of the round trip is the best estimate.
+    /// The age of an answer is unknown; half of the round trip is the best estimate.
     pub async fn tell_time(&self, clock: &Clock) -> Result<(), Error> {
         let (asked, now) = self
             .maintenance(async |mut connection| {

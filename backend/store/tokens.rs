@@ -55,8 +55,8 @@ repository! {
 }
 
 impl Tokens<'_> {
-    /// Stores a new token; `secret` is the SHA-256 of what its holder has. Removes those of the owner that ended more
-    /// than a day ago; `false` if it has as many as it may have all the same.
+    /// Stores a new token; `secret` is the SHA-256 of the holder's secret. Removes the owner's tokens that ended more
+    /// than a day ago; `false` if the owner still has as many as it may have.
     pub async fn insert(self, token: &TokenRecord, secret: &[u8; 32]) -> Result<bool, Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
         let (run, thread) = match &token.reach {
@@ -156,7 +156,8 @@ impl Tokens<'_> {
         .await
     }
 
-    /// Revokes a token; `false` if the owner has no such token. `any`: also one that does more than read a part.
+    /// Revokes a token; `false` if the owner has no such token. Without `any`, only one that can do no more than read a
+    /// run, tree or thread.
     pub async fn revoke(self, owner: &OwnerId, token_id: Uuid, any: bool, now: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(

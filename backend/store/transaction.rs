@@ -1,5 +1,5 @@
-//! Connections of a pool, lent for one statement ([`PooledConnection`]) or a short transaction ([`Tx`]), which return
-//! to the pool without either, regardless of what happens to the request.
+//! Connections of a pool, lent for one statement ([`PooledConnection`]) or a short transaction ([`Tx`]). They return to
+//! the pool with neither in progress, whatever happens to the request.
 //!
 //! sqlx's own transactions forget a `begin` whose future is dropped before the answer: the connection returns with an
 //! open transaction, and what the next user writes on it is never committed.
@@ -25,7 +25,7 @@ pub(super) struct PooledConnection {
     /// `None` only while it is being dropped.
     connection: Option<PoolConnection<Postgres>>,
     share: Option<Lent>,
-    /// Whether the database may think that a transaction is open.
+    /// Whether a transaction may be open in the database.
     in_transaction: bool,
     /// Whether it is closed instead of returning.
     is_retired: bool,
@@ -38,8 +38,8 @@ impl PooledConnection {
         Self { connection: Some(connection), share, in_transaction: false, is_retired: false, returns }
     }
 
-    /// Whether it is closed after this use, because it carries a large result: sqlx cannot always let go of the memory,
-    /// of which it still uses the end.
+    /// Sets whether it is closed after this use, because it carries a large result: sqlx cannot release a buffer whose
+    /// end is still in use.
     pub(super) fn retire(&mut self, is_retired: bool) {
         self.is_retired = is_retired;
     }

@@ -31,7 +31,7 @@ use crate::{
     store::{self, artifacts::Artifact},
 };
 
-/// What the event of an input's artifact is called after.
+/// The kind of an input's artifact in the id of its event.
 const INPUT: &str = "input";
 /// Payloads of one request that are written concurrently.
 const SPILL_AT_ONCE: usize = 8;
@@ -147,7 +147,7 @@ impl Timeline {
         }
     }
 
-    /// Moves an input that is too large for the log into an artifact of its run, which `events` tell of.
+    /// Moves an input that is too large for the log into an artifact of its run, and adds its event to `events`.
     pub(super) async fn spill_input(
         &self,
         spec: &mut Spec,
@@ -188,17 +188,17 @@ impl Timeline {
         Json::parse(&text).map_err(|_| artifacts::Error::Damaged)
     }
 
-    /// Stores the bytes of an artifact whose event was emitted elsewhere and is here, or is about to be imported.
+    /// Stores the bytes of an artifact whose event was emitted elsewhere and is, or is about to be, imported.
     ///
-    /// A repeat stores nothing; until the artifact's event is here, each one postpones its sweep.
+    /// A repeat stores nothing; as long as the event is not imported, each repeat postpones the artifact's sweep.
     pub async fn import_artifact(
         &self,
         owner: &OwnerId,
         upload: Upload,
         artifact: Artifact,
     ) -> Result<StoredArtifact, KeepError> {
-        let told = self.store().events().by_key(owner, artifact.run_id, &artifact.event_id).await;
-        if let Some(event) = told.map_err(artifacts::Error::from)? {
+        let reported = self.store().events().by_key(owner, artifact.run_id, &artifact.event_id).await;
+        if let Some(event) = reported.map_err(artifacts::Error::from)? {
             match mention(&event) {
                 Some(mention) if artifact.is_told_by(&mention) => {}
                 Some(mention) if mention.enclosed.artifact_id == artifact.artifact_id => {
@@ -268,10 +268,10 @@ impl Timeline {
         let take = |(index, id, bytes)| async move {
             Ok::<_, EmitError>((index, id, self.artifacts().take(&context.owner_id, bytes).await?))
         };
-        let taken: Vec<(usize, ArtifactId, Upload)> =
+        let written: Vec<(usize, ArtifactId, Upload)> =
             futures::stream::iter(pending).map(take).buffered(SPILL_AT_ONCE).try_collect().await?;
         let (mut fresh, mut uploads) = (Vec::new(), Vec::new());
-        for (index, id, upload) in taken {
+        for (index, id, upload) in written {
             let event_id = events[index].event_id.clone().unwrap_or_else(|| own_event_id("payload", id));
             let (name, media_type) = (ArtifactName::trusted("payload.json"), MediaType::trusted("application/json"));
             let artifact = self.artifact(context, id, event_id, name, media_type, &upload);
@@ -338,7 +338,7 @@ impl Timeline {
     }
 }
 
-/// The id of an artifact's event whose producer gave it none: it links the artifact to its event.
+/// The event id of an artifact whose producer chose none; it links the artifact to its event.
 fn own_event_id(kind: &str, artifact: ArtifactId) -> EventId {
     EventId::trusted(&format!("{OWN_EVENT_IDS}{kind}:{artifact}"))
 }
@@ -356,7 +356,7 @@ fn pointer(artifact: &Artifact) -> Pointer {
     }
 }
 
-/// The event that tells of an artifact.
+/// The `artifact.created` event of an artifact.
 fn created(artifact: &Artifact) -> NewEvent {
     let created = Created {
         artifact_id: artifact.artifact_id,

@@ -14,8 +14,8 @@ use crate::domain::{
 impl Timeline {
     /// Cancels a run and every run below it that has not ended, with their open interrupts.
     ///
-    /// Children first, so that a parent's terminal event is the last of its tree. Runs that end by themselves in the
-    /// meantime stay as they ended.
+    /// Children first, so that a parent's terminal event is the last of its tree. Runs that end in the meantime keep
+    /// their status.
     pub async fn cancel_run(&self, owner: &OwnerId, run: RunId, reason: Option<&Title>) -> Result<(), EmitError> {
         self.context(owner, run).await?.ok_or(EmitError::NotFound)?;
         for member in self.store().runs().live_tree(owner, run).await?.into_iter().rev() {

@@ -82,7 +82,7 @@ pub enum EmitError {
     /// Events with given seqs do not continue the run's log. Nothing was stored.
     #[error("the run's log is at another seq")]
     Elsewhere,
-    /// An answer would be one to two questions. Nothing was stored.
+    /// A question has the id of an earlier question of the run. Nothing was stored.
     #[error("the run has asked a question with the id {0} before")]
     InterruptExists(SpanId),
     /// An event with a given seq has an `event_id` that the log already holds. Nothing was stored.
@@ -113,8 +113,8 @@ impl From<store::Error> for EmitError {
     }
 }
 
-/// A further id that a client gives a run: it counts from the last answer among the events it is stored with or, if none
-/// of them is one, from `after`.
+/// A further external id of a run. It applies after the last answer among the events it is stored with; without one,
+/// after `after`.
 #[derive(Clone, Debug)]
 pub(crate) struct NewAlias {
     pub id: ExternalId,
@@ -132,12 +132,12 @@ pub(crate) struct AppendRequest {
     pub first_seq: Option<Seq>,
     /// Refused if the log has one of the events already, rather than stored without it.
     pub is_whole: bool,
-    /// A further id for the run, stored with the events.
+    /// A further external id of the run, stored with the events.
     pub alias: Option<NewAlias>,
     pub arrived: Instant,
     /// Taken when the answer is sent.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
-    /// The request's share of what its principal may have waiting: requests, and KiB.
+    /// The request's shares of its principal's quotas of waiting requests: their number, and KiB.
     pub places: Option<(Share, Share)>,
 }
 
@@ -175,7 +175,7 @@ impl AppendRequest {
         }
     }
 
-    /// The id of a client's, and its owner, that the run gets with these events.
+    /// The external id, with its owner, that the run gets with these events.
     pub(crate) fn name(&self) -> Option<(OwnerId, ExternalId)> {
         let given = self.birth.as_ref().and_then(|birth| birth.spec.fields.external_id.clone());
         let id = given.or_else(|| self.alias.as_ref().map(|alias| alias.id.clone()))?;
@@ -200,7 +200,7 @@ impl Timeline {
     /// Validates, persists, commits and then publishes events of one run; all of them or none.
     ///
     /// The answer comes after the commit. The run's lane does the work, not this future, so dropping it leaves nothing
-    /// half done. It answers within 5 s, whatever the database does.
+    /// half done. It answers within 5 s, even if the database does not.
     ///
     /// A payload over its bound becomes an artifact first (see [`super::artifacts`]); the event keeps a pointer.
     pub async fn emit_run_event(&self, context: &Arc<RunContext>, mut events: Vec<NewEvent>) -> Result<Ack, EmitError> {
@@ -255,7 +255,7 @@ impl Timeline {
         Ok(ack)
     }
 
-    /// The depth of a run whose parent must exist.
+    /// The depth of a run below its parent, which must exist.
     async fn depth_below(&self, context: &RunContext) -> Result<i16, EmitError> {
         let place = self.store().runs().place_in_tree(context).await?;
         let status = place.parent.ok_or(EmitError::NotFound)?;
@@ -266,13 +266,13 @@ impl Timeline {
         depth_at(place)
     }
 
-    /// Records that the run's thread is in use; `true` if it is there.
+    /// Records that the run's thread is in use; `false` if it does not exist.
     pub(super) async fn renew_thread(&self, context: &RunContext) -> Result<bool, store::Error> {
         let Some(thread) = &context.thread_id else { return Ok(true) };
         self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await
     }
 
-    /// The same before a run begins. The lane writes the row of a new thread with the run, and is not to wait for others.
+    /// The same before a run begins; waits for others that create the thread, since the lane must not.
     pub(super) async fn begin_thread(&self, context: &RunContext) -> Result<(), store::Error> {
         let Some(thread) = &context.thread_id else { return Ok(()) };
         if !self.renew_thread(context).await? {
@@ -282,16 +282,16 @@ impl Timeline {
     }
 
     /// Hands work to the run's lane and waits for its answer.
-    pub(super) async fn submit(&self, mut emission: AppendRequest) -> Result<Ack, EmitError> {
+    pub(super) async fn submit(&self, mut request: AppendRequest) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
-        let owner = &emission.context.owner_id;
-        // The events outlive the request that brought them if its client disconnects.
-        let kib = u32::try_from(emission.bytes() / 1024 + 1).map_err(|_| EmitError::Busy)?;
+        let owner = &request.context.owner_id;
+        // The events outlive their HTTP request if its client disconnects.
+        let kib = u32::try_from(request.bytes() / 1024 + 1).map_err(|_| EmitError::Busy)?;
         let place = self.shared.waiting.try_take(owner, 1).map_err(|_| EmitError::Busy)?;
         let room = self.shared.waiting_kib.try_take(owner, kib).map_err(|_| EmitError::Busy)?;
-        (emission.reply, emission.places) = (Some(reply), Some((place, room)));
-        let lane = lane_of(emission.context.run_id, self.shared.lanes.len());
-        self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
+        (request.reply, request.places) = (Some(reply), Some((place, room)));
+        let lane = lane_of(request.context.run_id, self.shared.lanes.len());
+        self.shared.lanes[lane].try_send(request).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable(Outage::Unreachable),
         })?;

@@ -35,7 +35,7 @@ use crate::{
 const FIRST_PAGE_ROWS: i64 = 200;
 /// Pause before a failed database is queried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Most frames taken from the bus at once, whether they are sent or not.
+/// Most frames taken from the bus at once, sent or not.
 const DRAINED_MAX: usize = 256;
 
 /// What a reader follows.
@@ -59,7 +59,7 @@ enum Phase {
 struct Parts {
     source: Arc<dyn Source>,
     gate: Gate,
-    /// Places for a page of the log in memory, and for live frames that are more than a few small ones.
+    /// Places for readers that hold a page of the log, and for those with more than `STREAM_FREE_BYTES` of live frames.
     places: (Quota, Quota),
     draining: CancellationToken,
 }
@@ -81,13 +81,13 @@ pub struct Follower {
     /// The runs of a tree, and those of them that have not ended.
     members: HashSet<RunId>,
     live: HashSet<RunId>,
-    /// How the run whose end ends the stream has ended.
+    /// How the run that ends the stream has ended.
     ended: Option<(Status, Seq)>,
     /// The items to return next.
     ready: Vec<StreamItem>,
     /// What the items returned last keep in memory.
     held: Holding,
-    /// Whether open texts of other processes were asked for; from then on they come like all others.
+    /// Whether open texts of other processes were requested; from then on they arrive like all others.
     has_asked: bool,
 }
 
@@ -182,7 +182,7 @@ impl Follower {
             if !self.ready.is_empty() {
                 return Some(std::mem::take(&mut self.ready));
             }
-            // The items returned before have been written, and what is not sent is not held.
+            // The items returned before have been written, so they are no longer held.
             self.held = Holding::default();
             let todo = self.todo;
             let work = async {
@@ -313,7 +313,7 @@ impl Follower {
                 }
                 let places = &self.parts.places.1;
                 match frame.place {
-                    // Then the reader gets it from the log, once it may hold a page.
+                    // Over the bound, the reader gets it from the log, once it may hold a page.
                     _ if self.is_sent(&frame) && !self.held.frame(frame.block().len(), places, &self.owner) => {
                         Input::Lagged
                     }

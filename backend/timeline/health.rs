@@ -16,7 +16,7 @@ use crate::{
 
 /// How long a successful commit counts as the state of its lane.
 const FRESH: Duration = Duration::from_millis(700);
-/// How long a failure does, so that many requests at once cause no load.
+/// How long a failure counts, so that many requests at once cause no load.
 const FAILED_FRESH: Duration = Duration::from_millis(200);
 
 /// Why no event can be stored.
@@ -96,7 +96,7 @@ impl Health {
                 Err(error) => {
                     let outage = error.outage().or(failed).unwrap_or(Outage::Forbidden);
                     self.failed(lane, outage);
-                    // One failure decides, and trying the others could take as long.
+                    // One failure decides; trying the other lanes could take as long again.
                     return Err(outage);
                 }
             }

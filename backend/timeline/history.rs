@@ -2,10 +2,9 @@
 //!
 //! It is detected wherever the log is read: by a lane before it writes, by the relay, and at the start of a server,
 //! which records in a file of its own how far it had come ([`super::marks`]). Every check uses the same three facts
-//! ([`judge`]): how far this server had come, in which histories, and where the database says that the log was written.
-//! Then all lanes pause, the database is asked what it holds, and unless another process was first, a new history
-//! begins there (`domain::history`). Readers' streams end, and readers reconnect with their cursors, which name their
-//! history.
+//! ([`judge`]): how far this server had come, in which histories, and where the database says it was written. Then all
+//! lanes pause, the state of the log is read, and unless another process was first, a new history begins there
+//! (`domain::history`). Readers' streams end, and readers reconnect with their cursors, which name their history.
 
 use super::{Contexts, health::Health, marks::Marks, publish::Gate};
 use crate::{

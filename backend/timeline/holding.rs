@@ -1,5 +1,5 @@
 //! What a reader holds in memory until it is written: a page of the log, or live frames. More than a few small frames
-//! take one of its principal's places, so that readers that do not read hold a bounded amount together.
+//! take one of its principal's places, so that slow readers together hold a bounded amount.
 
 use crate::{
     domain::{

@@ -2,11 +2,11 @@
 //!
 //! The lane keeps their numbers or refuses them all, so an imported log equals the log it was exported from: seqs,
 //! bytes, times. Events the log already holds are compared and left unchanged, so an import can be repeated, and one
-//! that was interrupted can be continued. An imported event triggers nothing by itself: it creates no job, and no timer
-//! resolves its interrupts (`store::append::IMPORTED`).
+//! that was interrupted can be continued. An imported event triggers nothing: it creates no job, and no timer resolves
+//! its interrupts (`store::append::IMPORTED`).
 //!
-//! The runs of a tree may come in any order, and each is placed when it comes: no run is its own ancestor, a child has
-//! the root of its parent, and no tree is deeper than one that grew here.
+//! The runs of a tree may be imported in any order, and each is placed in it then: no run is its own ancestor, a child
+//! has the root of its parent, and no tree is deeper than one that grew here.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -63,7 +63,7 @@ pub enum ImportError {
     /// No server records such an event.
     #[error("seq {seq} is not an event that a server records: {rule}")]
     Forged { seq: Seq, rule: &'static str },
-    /// The run's month is not among those of the log, which has so many that imports add none.
+    /// The log has no partition for the run's month, and too many for an import to add one.
     #[error("the log already has as many months as an import may open, and the run's month is not among them")]
     TooManyMonths,
     #[error(transparent)]
@@ -107,8 +107,8 @@ impl Timeline {
             } else if fresh.iter().any(moves) {
                 self.renew_thread(&context).await?;
             }
-            let emission = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
-            match self.submit(emission.numbered(birth, first_seq)).await {
+            let request = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
+            match self.submit(request.numbered(birth, first_seq)).await {
                 Ok(ack) if !ack.already_open => {
                     if is_new {
                         self.shared.contexts.remember((*context).clone());
@@ -117,7 +117,7 @@ impl Timeline {
                 }
                 // Another writer has appended to the run since: compare again.
                 Ok(_) | Err(EmitError::Elsewhere) => {}
-                // Its month, which was empty, was dropped by age a moment ago.
+                // Retention has just dropped the empty partition of its month.
                 Err(EmitError::Busy) if is_new => {}
                 Err(EmitError::RunExists) if self.run(owner, run).await?.is_some() => {}
                 Err(error) => return Err(error.into()),
@@ -182,16 +182,16 @@ impl Timeline {
         Ok(())
     }
 
-    /// Compares the events' descriptions of their artifacts with the artifacts whose bytes came before them.
+    /// Compares the events' descriptions of their artifacts with the artifacts already stored for them.
     async fn check_artifacts(&self, owner: &OwnerId, events: &[Recorded]) -> Result<(), ImportError> {
         let mentions: Vec<Mention> = events.iter().filter_map(mention).collect();
         let Some(first) = mentions.first() else { return Ok(()) };
         let keys: Vec<EventId> = mentions.iter().map(|mention| mention.event_id.clone()).collect();
         for here in self.store().artifacts().of_events(owner, first.enclosed.run_id, &keys).await? {
-            let told = mentions.iter().find(|mention| mention.event_id == here.event_id);
+            let described = mentions.iter().find(|mention| mention.event_id == here.event_id);
             // An artifact with another id was meant for another event, and is swept.
-            let told = told.filter(|mention| mention.enclosed.artifact_id == here.artifact_id);
-            if let Some(mention) = told.filter(|mention| !here.is_told_by(mention)) {
+            let described = described.filter(|mention| mention.enclosed.artifact_id == here.artifact_id);
+            if let Some(mention) = described.filter(|mention| !here.is_told_by(mention)) {
                 return Err(ImportError::OtherArtifact { seq: mention.enclosed.seq });
             }
         }

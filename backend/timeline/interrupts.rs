@@ -1,4 +1,4 @@
-//! Answers to interrupts: one each, from whichever is first, a person or the expiry.
+//! Answers to interrupts: one each, by a person or the expiry, whichever is first.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct Accepted {
 struct Checked {
     open: Vec<(Answer, Recorded)>,
     accepted: Accepted,
-    /// The first of all.
+    /// The first answer, with its request, open or not.
     first: (Answer, Recorded),
 }
 
@@ -63,7 +63,7 @@ impl Timeline {
     /// Records the answers to interrupts of a run and resumes an interrupted run: all of them together, or none if one
     /// cannot be accepted. Repeating the same answers changes nothing.
     ///
-    /// With `alias` the run gets a further id in the same transaction; it counts from the last of the answers.
+    /// With `alias` the run gets a further external id in the same transaction, which applies after the last answer.
     pub async fn answer_interrupts(
         &self,
         context: &Arc<RunContext>,
@@ -74,7 +74,7 @@ impl Timeline {
         if answers.iter().filter_map(|answer| answer.value.as_ref()).any(is_large) {
             return Err(AnswerError::TooLarge);
         }
-        // Whoever is faster closes at least one of them, and is compared in the next round.
+        // A faster request has closed at least one of them; the next round compares with its answer.
         for _ in 0..=answers.len() {
             let checked = self.check_answers(context, answers).await?;
             let (open, expired): (Vec<_>, Vec<_>) =
@@ -177,9 +177,9 @@ impl Timeline {
         Ok(nobody.map(|answer| resolved_event(&answer)).collect())
     }
 
-    /// Emits the answers and, for an interrupted run, one `run.resumed`; returns the seq of the last answer. Their event ids
-    /// make all of them unique: if one is there already, none is stored. A run resumes after the first of them; `first` is the
-    /// one of answers that are all there.
+    /// Emits the answers and, for an interrupted run, one `run.resumed`; returns the seq of the last answer. Their
+    /// event ids make all of them unique: if one is stored already, none is. `run.resumed` names the first open one, or
+    /// `first` if none is open.
     async fn resolve(
         &self,
         context: &Arc<RunContext>,
@@ -201,8 +201,8 @@ impl Timeline {
                 events
                     .push(NewEvent::new(EventKind::RunResumed, Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
-            let emission = AppendRequest::new(Arc::clone(context), events);
-            match self.submit(emission.whole(alias.clone())).await {
+            let request = AppendRequest::new(Arc::clone(context), events);
+            match self.submit(request.whole(alias.clone())).await {
                 // The answer to another interrupt has resumed the run in the meantime.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if !is_last => {}
                 Err(error) => return Err(error.into()),

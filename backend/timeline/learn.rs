@@ -1,4 +1,4 @@
-//! What a lane asks the database before it plans a batch, apart from heads and keys; nothing for most batches.
+//! Lookups of a lane before it plans a batch, apart from heads and keys; none for most batches.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use crate::{
     store::{self, append::Appender, external_ids::Named},
 };
 
-/// The runs that have the ids which this batch gives to some. One that another writer uses meanwhile makes the statement
-/// fail, and the batch is planned again.
-pub(super) async fn names(appender: &mut Appender, emissions: &[AppendRequest]) -> Result<Named, store::Error> {
-    let ids: Vec<_> = emissions.iter().filter_map(AppendRequest::name).collect();
-    let aliased = emissions.iter().filter(|emission| emission.alias.is_some());
-    let runs: Vec<RunId> = aliased.map(|emission| emission.context.run_id).collect();
+/// The runs that already have the external ids this batch assigns. An id that another writer assigns meanwhile makes
+/// the statement fail, and the batch is planned again.
+pub(super) async fn names(appender: &mut Appender, requests: &[AppendRequest]) -> Result<Named, store::Error> {
+    let ids: Vec<_> = requests.iter().filter_map(AppendRequest::name).collect();
+    let aliased = requests.iter().filter(|request| request.alias.is_some());
+    let runs: Vec<RunId> = aliased.map(|request| request.context.run_id).collect();
     if ids.is_empty() { Ok(Named::default()) } else { appender.named(&ids, &runs).await }
 }
 
-/// The keys taken by questions that were asked before, of those whose ids this batch has: a repetition is known by its own.
+/// The keys used by earlier questions with the ids of this batch's questions. A repeated event is found by its own key.
 pub(super) async fn questions(
     appender: &mut Appender,
-    emissions: &[AppendRequest],
+    requests: &[AppendRequest],
 ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
-    let asked = emissions.iter().flat_map(|emission| {
-        let asked = emission.events.iter().filter(|event| event.event_type.is(EventKind::InterruptRequested));
-        asked.filter_map(|event| Some((emission.context.run_id, event.span_id.clone()?)))
+    let asked = requests.iter().flat_map(|request| {
+        let asked = request.events.iter().filter(|event| event.event_type.is(EventKind::InterruptRequested));
+        asked.filter_map(|event| Some((request.context.run_id, event.span_id.clone()?)))
     });
     let asked: Vec<(RunId, SpanId)> = asked.collect();
     if asked.is_empty() {

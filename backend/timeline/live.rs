@@ -1,8 +1,8 @@
-//! Open texts on their way to other processes by a message bus, which is sooner than the table they are saved in.
+//! Open texts sent to other processes on a message bus, which is faster than the table they are saved in.
 //!
-//! A message has what was added since the last save, so it continues what the receiver read from the table, and messages
-//! repeat each other until the next one. Any of them may be lost, late or doubled. A text begins and ends by the table and the
-//! log alone: a message only adds to a copy that is there.
+//! A message has what was added since the last save, so it continues what the receiver read from the table, and until
+//! the next save messages repeat each other. Any of them may be lost, late or duplicated. Only the table and the log
+//! begin or end a text: a message only adds to an existing copy.
 //!
 //! The bus need not be trusted: a message is authenticated with a key that only the servers of one database have.
 
@@ -23,7 +23,7 @@ use crate::domain::{
 
 /// A message bus between the servers of one database, which delivers at most once.
 pub trait Live: Debug + Send + Sync {
-    /// Sends to all of them, this one perhaps among them, without waiting for a bus that is not there.
+    /// Sends to all of them, perhaps also to this one, without waiting for an unreachable bus.
     fn send(&self, message: Bytes) -> BoxFuture<'_, ()>;
 
     /// The next message. Only one task waits for it.
@@ -43,7 +43,7 @@ pub(super) struct LiveText {
     pub pieces: Vec<String>,
 }
 
-/// What messages are authenticated with.
+/// The key that authenticates messages.
 #[derive(Clone)]
 pub struct LiveKey(Hmac<Sha256>);
 
@@ -65,7 +65,7 @@ impl LiveKey {
         Self(Hmac::new_from_slice(&key).expect("HMAC takes keys of any length"))
     }
 
-    /// The messages of these texts, each within its bound; a text that is too large for one is in none.
+    /// The messages for these texts, each within its bound; a text that is too large for one is left out.
     pub(super) fn seal_all(&self, texts: Vec<LiveText>) -> Vec<Bytes> {
         let (mut parts, mut messages) = (vec![texts], Vec::new());
         while let Some(mut part) = parts.pop() {
@@ -89,7 +89,7 @@ impl LiveKey {
         Some(message.into())
     }
 
-    /// The texts of a message; `None` if no server with this key made it.
+    /// The texts of a message; `None` if it was not sealed with this key.
     pub(super) fn open(&self, message: &[u8]) -> Option<Vec<LiveText>> {
         let (tag, content) = message.split_at_checked(TAG_BYTES)?;
         self.0.clone().chain_update(content).verify_slice(tag).ok()?;
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_too_much_for_a_message_is_in_several() {
         let key = LiveKey::of(b"pepper");
-        // Each of these letters is six in JSON.
+        // JSON encodes each of these characters in six bytes.
         let texts: Vec<_> = (0..100).map(|_| text(vec!["\u{1}".repeat(4_000)])).collect();
         let too_large = text(vec!["\u{1}".repeat(LIVE_MESSAGE_BYTES_MAX / 4)]);
         let messages = key.seal_all([texts.clone(), vec![too_large]].concat());

@@ -1,8 +1,8 @@
 //! The product as a Rust API: one way in, one way out.
 //!
 //! * In: [`Timeline::emit_run_event`] (and [`Timeline::open_run`], which emits a run's first events, and
-//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else can append to the log or publish on
-//!   the bus: [`store::append::Appenders`] and [`crate::bus::Publisher`] are values that exist once, held here.
+//!   [`Timeline::import_run`], whose events are already numbered). Nothing else can append to the log or publish on the
+//!   bus: [`store::append::Appenders`] and [`crate::bus::Publisher`] are values that exist once, held here.
 //! * Out: [`Timeline::follow_run`] and [`Timeline::follow_feed`], both the same [`follow::Follower`].
 //!
 //! Invariants: an event is committed before any reader sees it; readers see events in commit order; per run the seqs
@@ -86,7 +86,7 @@ pub struct Settings {
     pub bus_frames: usize,
     /// How often other processes' commits are polled for without a wake-up.
     pub poll: Duration,
-    /// The database's name for itself.
+    /// The database's own id.
     pub home: Uuid,
     /// Where this server records how far the log has come; a folder that is not restored together with the database.
     pub marks_dir: PathBuf,
@@ -94,7 +94,7 @@ pub struct Settings {
     pub new_history: bool,
     /// A folder on the volume that holds the database, if this process can see it.
     pub volume: Option<PathBuf>,
-    /// A message bus for open texts, and what its messages are authenticated with.
+    /// A message bus for open texts, and the key that authenticates its messages.
     pub live: Option<(Arc<dyn Live>, LiveKey)>,
 }
 
@@ -112,13 +112,13 @@ struct Shared {
     texts: Texts,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<AppendRequest>>,
-    /// Requests of principals that wait for the lanes.
+    /// Requests that wait for the lanes.
     waiting: Quota,
     /// Their size, KiB.
     waiting_kib: Quota,
     /// Readers that hold a page of the log in memory.
     replays: Quota,
-    /// Readers that hold more live frames than a few small ones.
+    /// Readers that hold more than `STREAM_FREE_BYTES` of live frames.
     large_frames: Quota,
     clock: Clock,
     ids: IdSource,
@@ -223,7 +223,7 @@ impl Timeline {
         &self.shared.ids
     }
 
-    /// Whether this process stops: it takes no more events, and another one may.
+    /// Whether this process is stopping: it accepts no more events, while another process may.
     pub fn is_stopping(&self) -> bool {
         self.shared.supervisor.stop().is_cancelled()
     }
@@ -233,7 +233,7 @@ impl Timeline {
         self.shared.gate.tail()
     }
 
-    /// Changes when the status of some run may have changed, of any owner and in any process: only a hint to check.
+    /// Changes when the status of any run, of any owner and in any process, may have changed: only a hint to check.
     pub fn run_changes(&self) -> watch::Receiver<()> {
         self.shared.gate.run_changes()
     }
@@ -254,15 +254,15 @@ impl Timeline {
 
     /// The histories of the log as this process knows it.
     ///
-    /// A request takes them once, before it reads anything else: the reader's cursor is checked under them and its ids
-    /// are written under them, and data that turns out to be of another history is not sent to this reader.
+    /// A request reads them once, before anything else: the reader's cursor is checked and its ids are written under
+    /// them, and data of another history is not sent to it.
     pub fn histories(&self) -> Arc<Histories> {
         self.shared.gate.histories()
     }
 
-    /// Returns whether what a reader of a run claims to have seen is part of its log under these histories.
+    /// Returns whether a reader's cursor is part of the run's log under these histories.
     ///
-    /// The page that is read next shows whether that is still the history of the log.
+    /// Whether these histories are still current is checked with the next page read.
     pub async fn admits(
         &self,
         owner: &OwnerId,
@@ -284,14 +284,14 @@ impl Timeline {
         self.shared.store.runs().get(owner, run).await
     }
 
-    /// Deletes an ended run and what this process has cached of it.
+    /// Deletes an ended run, and what this process has cached of it.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<store::retention::Removal, store::Error> {
         let removal = self.shared.store.delete_run(owner, run).await?;
         self.forget(&[run]);
         Ok(removal)
     }
 
-    /// Drops the open texts of a run whose writer does not go on.
+    /// Drops the open texts of a run whose writer has stopped.
     pub fn end_texts(&self, run: RunId) {
         self.shared.gate.end_texts(run);
     }
@@ -307,17 +307,17 @@ impl Timeline {
 /// Starts a lane; its queue survives a panic of its task.
 fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<AppendRequest> {
     let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
-    let backlog = Arc::new(Mutex::new(WriteQueue::new(receiver, parts.store.throttle().clone())));
+    let queue = Arc::new(Mutex::new(WriteQueue::new(receiver, parts.store.throttle().clone())));
     let (parts, stop) = (parts.clone(), supervisor.stop().clone());
     supervisor.keep("writer", move || {
-        let (lane, backlog, stop) = (writer::Lane::new(lane, parts.clone()), Arc::clone(&backlog), stop.clone());
-        async move { lane.run(&mut *backlog.lock().await, stop).await }
+        let (lane, queue, stop) = (writer::Lane::new(lane, parts.clone()), Arc::clone(&queue), stop.clone());
+        async move { lane.run(&mut *queue.lock().await, stop).await }
     });
     sender
 }
 
-/// A cache of run contexts. A run's context never changes; only when a run is deleted and its id used again does
-/// another one replace it. So a lookup names the owner, and a context of another owner is a miss.
+/// A cache of run contexts. A run's context never changes, unless the run is deleted and its id reused. So a lookup
+/// names the owner, and a context of another owner is a miss.
 #[derive(Clone, Debug)]
 pub(crate) struct Contexts {
     known: Arc<std::sync::Mutex<LruCache<RunId, Arc<RunContext>>>>,
@@ -351,7 +351,7 @@ impl Contexts {
         self.lock().clear();
     }
 
-    /// Loads the contexts of these runs into the cache, as far as the runs exist and are these owners'.
+    /// Loads the contexts of these runs into the cache, except those already cached for these owners.
     async fn learn<'a>(&self, runs: impl Iterator<Item = (RunId, &'a str)>) -> Result<(), store::Error> {
         let unknown = runs.filter(|(run, owner)| self.known(*run, owner).is_none());
         self.load(unknown.map(|(run, _)| run).collect()).await
@@ -362,7 +362,7 @@ impl Contexts {
         runs.iter().copied().filter(|run| !known.contains(run)).collect()
     }
 
-    /// The contexts of these runs, whoever they belong to, as far as the runs exist.
+    /// The contexts of these runs, of any owner, as far as the runs exist.
     async fn of_any(&self, runs: &[RunId]) -> Result<Vec<Arc<RunContext>>, store::Error> {
         self.load(self.unknown(runs)).await?;
         let mut known = self.lock();

@@ -1,15 +1,15 @@
 //! The texts of all messages that are still being written.
 //!
-//! This fold, the text so far of each open span, makes tokens safe to join late. [`OpenTexts::add`] numbers each delta
-//! with the count of characters before it; its cost depends neither on the length of a text nor on how many there are.
+//! The kept text of each open span lets readers join late and miss no token. [`OpenTexts::add`] numbers each delta
+//! with the count of characters before it; its cost depends neither on the length nor on the number of texts.
 //!
-//! A text is of the process that receives its deltas, which saves it for the others ([`unsaved`]); a process with readers
-//! of the run has a copy ([`elsewhere`]), for which everything below holds as well.
+//! A text belongs to the process that receives its deltas, which saves it for the others ([`unsaved`]); a process with
+//! readers of the run has a copy ([`elsewhere`]), to which everything below applies as well.
 //!
 //! A reader that joins gets handles ([`OpenText`]) and reads the texts later, piece by piece. A text only grows, so the
-//! part that existed when a handle was made does not change. A text counts until nothing holds it any more, so slow
-//! readers hold no more than their principal may have. Over a bound, whole runs drop their texts: the least recently
-//! active run, of the principal or of all.
+//! part that existed when a handle was made does not change. A text counts against the quota until nothing holds it any
+//! more, so slow readers hold no more than their principal may. Over a bound, the texts of whole runs are dropped: of
+//! the least recently active run, of the principal or of all.
 
 mod elsewhere;
 mod handle;
@@ -45,10 +45,10 @@ use crate::{
     quota::{Full, Quota, Share},
 };
 
-/// Whose words a text is, if nothing says so.
+/// The role of a text whose first delta names none.
 const ASSISTANT: &str = "assistant";
 
-/// A longer word for a role is none.
+/// A longer role is ignored.
 const ROLE_BYTES_MAX: usize = 32;
 
 /// All open texts of the process.
@@ -60,16 +60,16 @@ pub(super) struct OpenTexts {
     /// The same runs by principal, in the same order.
     owners: HashMap<OwnerId, LruCache<RunId, ()>>,
     unsaved: Queue,
-    /// What was closed since saved texts began to be read, while they are.
+    /// What was closed since the current read of saved texts began; `None` without one.
     closings: Option<Closings>,
-    /// The ids of this process's texts: where they begin, and that of the text that began last.
+    /// The range of this process's text ids: its start, and the id of the newest text.
     text_ids: (u128, u128),
 }
 
 #[derive(Debug)]
 struct OpenRun {
     context: Arc<RunContext>,
-    /// Of the texts that are this process's own.
+    /// Of this process's own texts.
     lengths: Lengths,
     spans: BTreeMap<SpanId, OpenSpan>,
 }
@@ -87,20 +87,20 @@ struct OpenSpan {
     origin: Origin,
 }
 
-/// Whose text it is.
+/// Which process a text belongs to.
 #[derive(Debug)]
 enum Origin {
     /// This process receives its deltas.
     Here(Saving),
-    /// Another one does, and this is a copy of what it saved.
+    /// Another one does, and this is a copy.
     Elsewhere(Copied),
 }
 
-/// What is added to a text.
+/// An addition to a text.
 struct Piece<'a> {
     event_type: &'a EventType,
     parent_span_id: Option<&'a SpanId>,
-    /// Of the first piece.
+    /// Used if the piece begins the text.
     role: Cow<'static, str>,
     at: DateTime<Utc>,
     text: &'a str,
@@ -123,7 +123,7 @@ impl OpenTexts {
         }
     }
 
-    /// The lengths of a run's open texts that are this process's own, and the bytes of this span's; `None` if there is none.
+    /// The lengths of this process's own open texts of a run, and the bytes of this span's; `None` if there is none.
     pub(super) fn lengths(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
         self.runs.peek(&run).map_or_else(Default::default, |open| (open.lengths, open.own_bytes_of(span_id)))
     }
@@ -140,7 +140,7 @@ impl OpenTexts {
         let (mut lengths, so_far) = self.lengths(run, span_id);
         lengths.add(so_far, text.len())?;
         if so_far.is_none() {
-            // What another process had of it is over: part of it may have been lost on the way.
+            // Replaces the copy of another process's text, which may be incomplete.
             self.drop_span(run, span_id);
         }
         let Some(share) = self.room(context, span_id, text.len()) else {
@@ -294,7 +294,7 @@ impl OpenTexts {
         quietest.is_some_and(|run| self.forget(run))
     }
 
-    /// Drops the texts of a run: whoever wrote them does not go on.
+    /// Drops the texts of a run whose writer has stopped.
     pub(super) fn end(&mut self, run: RunId) {
         if let Some(closings) = &mut self.closings {
             closings.note(run, Closes::Run);
@@ -328,7 +328,7 @@ impl OpenRun {
         matches!(span.origin, Origin::Here(_)).then_some(span.bytes)
     }
 
-    /// In the order in which they began, of those that one process writes.
+    /// The texts of one process are in the order in which they began.
     fn texts(&self) -> impl Iterator<Item = OpenText> {
         let mut spans: Vec<(&SpanId, &OpenSpan)> = self.spans.iter().collect();
         spans.sort_by_key(|(_, span)| span.origin.text_id());

@@ -1,4 +1,4 @@
-//! What a follower reads beside the bus: pages of the log as frames, trees, and the texts of other processes.
+//! What a follower reads besides the bus: pages of the log as frames, trees, and the texts of other processes.
 
 use std::{fmt, sync::Arc};
 
@@ -27,7 +27,7 @@ pub(super) struct Page {
     pub rows: usize,
 }
 
-/// Where a follower reads: the timeline, or a log that a simulation makes.
+/// What a follower reads from: the timeline, or a simulated log.
 pub(super) trait Source: fmt::Debug + Send + Sync {
     /// A page after `track` for a reader admitted under these histories; `None` if the run no longer exists.
     fn page<'a>(
@@ -42,7 +42,7 @@ pub(super) trait Source: fmt::Debug + Send + Sync {
     /// The runs of a tree, and whether each has ended.
     fn tree<'a>(&'a self, owner: &'a OwnerId, root: RunId) -> BoxFuture<'a, Result<Vec<(RunId, bool)>, store::Error>>;
 
-    /// Waits until the texts that other processes have saved are known here, but not for long.
+    /// Waits, for a bounded time, until the texts that other processes have saved are known here.
     fn ask<'a>(&'a self, owner: &'a OwnerId, run: Option<RunId>) -> BoxFuture<'a, ()>;
 }
 
@@ -104,7 +104,7 @@ impl Timeline {
         let contexts = &self.shared.contexts;
         contexts.learn(events.iter().map(|(_, event)| (event.run_id, &*event.owner_id))).await?;
         let known = events.into_iter().filter_map(|(place, event)| {
-            // A run without a head was deleted between the two reads, and its events too.
+            // A run without a context was deleted between the two reads, with its events.
             let context = contexts.known(event.run_id, &event.owner_id)?;
             Some(frame(context, place, &event, histories))
         });

@@ -1,8 +1,8 @@
 //! The contents of one commit: numbering, deduplication and refusals, decided in memory before the database is asked.
 //!
-//! A pure function of the emissions, the heads and the keys that are known to be used. Known duplicates are found
-//! before anything is numbered, because a number that is assigned and not used would be a gap; a duplicate that was not
-//! known makes the statement undo everything.
+//! A pure function of the requests, the heads and the keys known to be used. Known duplicates are found before anything
+//! is numbered, because a number that is assigned and not used would be a gap; an unknown duplicate makes the statement
+//! roll back.
 
 mod text;
 
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) struct Known<'a> {
     pub heads: &'a HashMap<RunId, StoredHead>,
     pub keys: &'a HashMap<(RunId, EventId), Seq>,
-    /// The runs that have the ids which this batch gives to some.
+    /// The runs that already have the external ids this batch assigns.
     pub named: &'a Named,
     pub open: &'a OpenNow<'a>,
     pub now: DateTime<Utc>,
@@ -43,13 +43,13 @@ pub(crate) struct Known<'a> {
 /// One commit.
 pub(crate) struct Plan {
     pub batch: Batch,
-    /// One per emission, in order.
+    /// One per request, in order.
     pub outcomes: Vec<Result<Accepted, EmitError>>,
     /// The heads after the batch is committed.
     pub heads: HashMap<RunId, StoredHead>,
 }
 
-/// An emission that will be stored.
+/// A request that will be stored.
 pub(crate) struct Accepted {
     pub ack: Ack,
     pub items: Vec<Item>,
@@ -57,7 +57,7 @@ pub(crate) struct Accepted {
     numbered: Vec<usize>,
 }
 
-/// What readers will see of an emission, in order.
+/// An event of a request, as readers will see it.
 pub(crate) enum Item {
     /// An index into the batch.
     Durable(usize),
@@ -66,23 +66,23 @@ pub(crate) enum Item {
 
 impl Plan {
     /// The runs whose heads led to a refusal.
-    pub(crate) fn refused_by<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = RunId> + 'a {
+    pub(crate) fn refused_by<'a>(&'a self, requests: &'a [AppendRequest]) -> impl Iterator<Item = RunId> + 'a {
         let refused = |outcome: &_| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere));
-        let outcomes = emissions.iter().zip(&self.outcomes);
-        outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
+        let outcomes = requests.iter().zip(&self.outcomes);
+        outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(request, _)| request.context.run_id)
     }
 
-    /// The owners that sent an event again.
-    pub(crate) fn repeaters<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = &'a OwnerId> {
+    /// The owners that repeated an event.
+    pub(crate) fn repeaters<'a>(&'a self, requests: &'a [AppendRequest]) -> impl Iterator<Item = &'a OwnerId> {
         let repeats = |outcome: &Result<Accepted, _>| {
             outcome.as_ref().is_ok_and(|accepted| accepted.ack.events.iter().any(|event| event.duplicate))
         };
-        let outcomes = emissions.iter().zip(&self.outcomes);
-        outcomes.filter(move |(_, outcome)| repeats(outcome)).map(|(emission, _)| &emission.context.owner_id)
+        let outcomes = requests.iter().zip(&self.outcomes);
+        outcomes.filter(move |(_, outcome)| repeats(outcome)).map(|(request, _)| &request.context.owner_id)
     }
 
     /// Moves the seqs of this batch in some runs to those the database assigned, after another writer's events.
-    pub(crate) fn shift(&mut self, emissions: &[AppendRequest], shifts: &[Shift]) {
+    pub(crate) fn shift(&mut self, requests: &[AppendRequest], shifts: &[Shift]) {
         let of = |run: RunId| shifts.iter().find(|shift| shift.run_id == run);
         for event in &mut self.batch.events {
             if let (Some(shift), Some(seq)) = (of(event.run_id), event.seq) {
@@ -95,8 +95,8 @@ impl Plan {
                 stored.link = Some(shift.link);
             }
         }
-        for (emission, outcome) in emissions.iter().zip(&mut self.outcomes) {
-            let (Some(shift), Ok(accepted)) = (of(emission.context.run_id), outcome) else { continue };
+        for (request, outcome) in requests.iter().zip(&mut self.outcomes) {
+            let (Some(shift), Ok(accepted)) = (of(request.context.run_id), outcome) else { continue };
             for nth in &accepted.numbered {
                 let seq = &mut accepted.ack.events[*nth].seq;
                 *seq = seq.map(|seq| seq.moved(shift.by));
@@ -106,7 +106,7 @@ impl Plan {
 }
 
 /// Plans one commit.
-pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
+pub(crate) fn plan(requests: &[AppendRequest], known: &Known<'_>) -> Plan {
     let mut planner = Planner {
         known,
         batch: Batch { now: known.now, ..Batch::default() },
@@ -116,7 +116,7 @@ pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
         head_at: HashMap::new(),
         texts: HashMap::new(),
     };
-    let outcomes = emissions.iter().map(|emission| planner.emission(emission)).collect();
+    let outcomes = requests.iter().map(|request| planner.request(request)).collect();
     planner.finish(outcomes)
 }
 
@@ -126,7 +126,7 @@ struct Planner<'a> {
     heads: HashMap<RunId, StoredHead>,
     /// Keys used by this batch.
     keys: HashMap<(RunId, EventId), Seq>,
-    /// The ids that this batch gives to runs.
+    /// The external ids that this batch assigns to runs.
     names: HashMap<(OwnerId, ExternalId), RunId>,
     /// The index of a run's head in the batch.
     head_at: HashMap<RunId, usize>,
@@ -148,9 +148,9 @@ impl Planner<'_> {
         self.names.get(name).or_else(|| self.known.named.runs.get(name)).copied()
     }
 
-    /// Whether a run may get the alias of this emission; `false` if it has it already.
-    fn may_be_named(&self, run: RunId, emission: &AppendRequest) -> Result<bool, EmitError> {
-        let Some(name) = emission.name() else { return Ok(false) };
+    /// Whether a run may get the external id of this request; `false` if it has it already, or the request has none.
+    fn may_be_named(&self, run: RunId, request: &AppendRequest) -> Result<bool, EmitError> {
+        let Some(name) = request.name() else { return Ok(false) };
         match self.with_name(&name) {
             Some(by) if by == run => return Ok(false),
             Some(by) => return Err(EmitError::ExternalIdTaken(by)),
@@ -158,26 +158,26 @@ impl Planner<'_> {
         }
         let stored = self.known.named.aliases.get(&run).copied().unwrap_or_default();
         let added = self.batch.aliases.iter().filter(|alias| alias.run_id == run).count() as i64;
-        if emission.alias.is_some() && stored + added >= RUN_ALIASES_MAX {
+        if request.alias.is_some() && stored + added >= RUN_ALIASES_MAX {
             return Err(EmitError::TooManyAliases);
         }
         Ok(true)
     }
 
-    fn emission(&mut self, emission: &AppendRequest) -> Result<Accepted, EmitError> {
-        let run = emission.context.run_id;
-        let stored = match (&emission.birth, self.head(run)) {
+    fn request(&mut self, request: &AppendRequest) -> Result<Accepted, EmitError> {
+        let run = request.context.run_id;
+        let stored = match (&request.birth, self.head(run)) {
             (None, None) => return Err(EmitError::NotFound),
-            (None, Some(stored)) if stored.owner_id != emission.context.owner_id => return Err(EmitError::NotFound),
+            (None, Some(stored)) if stored.owner_id != request.context.owner_id => return Err(EmitError::NotFound),
             (None, Some(stored)) => stored.clone(),
             (Some(birth), None) => StoredHead {
                 head: Head::unborn(self.known.now),
-                owner_id: emission.context.owner_id.clone(),
+                owner_id: request.context.owner_id.clone(),
                 request_hash: birth.request_hash.to_vec(),
                 link: None,
             },
             (Some(birth), Some(stored)) => {
-                let same = stored.owner_id == emission.context.owner_id && stored.request_hash == birth.request_hash;
+                let same = stored.owner_id == request.context.owner_id && stored.request_hash == birth.request_hash;
                 let ack = Ack { events: Vec::new(), already_open: true };
                 return if same {
                     Ok(Accepted { ack, items: Vec::new(), numbered: Vec::new() })
@@ -186,29 +186,29 @@ impl Planner<'_> {
                 };
             }
         };
-        let is_named = self.may_be_named(run, emission)?;
-        let fresh: Vec<bool> = self.fresh(run, &emission.events);
-        if emission.first_seq.is_none() {
-            self.check_questions(run, &emission.events, &fresh)?;
+        let is_named = self.may_be_named(run, request)?;
+        let fresh: Vec<bool> = self.fresh(run, &request.events);
+        if request.first_seq.is_none() {
+            self.check_questions(run, &request.events, &fresh)?;
         }
-        if let Some(first_seq) = emission.first_seq {
+        if let Some(first_seq) = request.first_seq {
             check_numbered(first_seq, &stored)?;
         }
-        if (emission.first_seq.is_some() || emission.is_whole) && !fresh.iter().all(|fresh| *fresh) {
+        if (request.first_seq.is_some() || request.is_whole) && !fresh.iter().all(|fresh| *fresh) {
             return Err(EmitError::KeyTaken);
         }
         let new_types =
-            emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
+            request.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
         run::decide(stored.head.status, new_types)?;
-        // Before any part of the emission is accepted.
-        self.texts.entry(run).or_default().take(run, &emission.events, &fresh, self.known.open)?;
-        let accepted = self.accept(emission, stored, &fresh);
+        // Before any part of the request is accepted.
+        self.texts.entry(run).or_default().take(run, &request.events, &fresh, self.known.open)?;
+        let accepted = self.accept(request, stored, &fresh);
         if is_named {
-            self.names.extend(emission.name().map(|name| (name, run)));
-            self.alias(emission, &accepted);
+            self.names.extend(request.name().map(|name| (name, run)));
+            self.alias(request, &accepted);
         }
         let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
-        assert!(emission.first_seq.is_none() || emission.first_seq == first_seq, "an imported event keeps its seq");
+        assert!(request.first_seq.is_none() || request.first_seq == first_seq, "an imported event keeps its seq");
         Ok(accepted)
     }
 
@@ -224,7 +224,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// Each question has an id of its own: an answer to one is never taken for an answer to another.
+    /// Each question has its own id, so that an answer to one is never mistaken for an answer to another.
     fn check_questions(&self, run: RunId, events: &[NewEvent], fresh: &[bool]) -> Result<(), EmitError> {
         let mut asked = HashSet::new();
         let new = events
@@ -239,11 +239,11 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn accept(&mut self, emission: &AppendRequest, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
-        let run = emission.context.run_id;
+    fn accept(&mut self, request: &AppendRequest, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
+        let run = request.context.run_id;
         let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
         let (before, mut numbered) = ((stored.head.clone(), stored.link), Vec::new());
-        for (nth, (event, fresh)) in emission.events.iter().zip(fresh).enumerate() {
+        for (nth, (event, fresh)) in request.events.iter().zip(fresh).enumerate() {
             let ephemeral = event.event_type.is_ephemeral();
             let seq = match (ephemeral, fresh, &event.event_id) {
                 (true, ..) => None,
@@ -258,11 +258,11 @@ impl Planner<'_> {
             acks.push(AckEvent { seq, event_id: event.event_id.clone(), duplicate: !fresh });
             if ephemeral {
                 if let (Some(span_id), Ok(text)) = (event.span_id.clone(), event.delta_text()) {
-                    let delta = Recorded::stamp(&emission.context, event.clone(), None, self.known.now);
+                    let delta = Recorded::stamp(&request.context, event.clone(), None, self.known.now);
                     items.push(Item::Delta(delta, span_id, text));
                 }
             } else if *fresh {
-                let recorded = Recorded::stamp(&emission.context, event.clone(), seq, self.known.now);
+                let recorded = Recorded::stamp(&request.context, event.clone(), seq, self.known.now);
                 stored.head = run::evolve(stored.head, &recorded.event_type, recorded.at, &recorded.payload);
                 assert_eq!(Some(stored.head.last_seq), recorded.seq, "an event's seq is its run's next");
                 let chained = chain::chained(stored.link, run, stored.head.last_seq, &recorded);
@@ -281,22 +281,22 @@ impl Planner<'_> {
                 self.batch.events.push(recorded);
             }
         }
-        self.write_head(emission, &before, &stored);
+        self.write_head(request, &before, &stored);
         self.heads.insert(run, stored);
         Accepted { ack: Ack { events: acks, already_open: false }, items, numbered }
     }
 
-    /// Gives the run the alias of its emission.
-    fn alias(&mut self, emission: &AppendRequest, accepted: &Accepted) {
-        let Some(alias) = &emission.alias else { return };
-        let run_id = emission.context.run_id;
+    /// Adds the request's alias to the batch.
+    fn alias(&mut self, request: &AppendRequest, accepted: &Accepted) {
+        let Some(alias) = &request.alias else { return };
+        let run_id = request.context.run_id;
         let is_answer = |event: &NewEvent| event.event_type.is(EventKind::InterruptResolved);
-        let after = emission.events.iter().rposition(is_answer).and_then(|at| accepted.ack.events[at].seq);
-        // The emission is stored whole, so its answers are among the run's events of this batch.
+        let after = request.events.iter().rposition(is_answer).and_then(|at| accepted.ack.events[at].seq);
+        // The request is stored whole, so its answers are among the run's events of this batch.
         let head = self.head_at.get(&run_id).map(|at| &self.batch.heads[*at]);
         let nth = after.zip(head).map(|(after, head)| after.get() - head.seq_before.get());
         self.batch.aliases.push(AliasWrite {
-            owner_id: emission.context.owner_id.clone(),
+            owner_id: request.context.owner_id.clone(),
             alias: alias.id.clone(),
             run_id,
             after: after.unwrap_or(alias.after),
@@ -306,17 +306,17 @@ impl Planner<'_> {
 
     fn write_head(
         &mut self,
-        emission: &AppendRequest,
+        request: &AppendRequest,
         (before, link_before): &(Head, Option<Hash>),
         stored: &StoredHead,
     ) {
         let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
-        let run_id = emission.context.run_id;
+        let run_id = request.context.run_id;
         if self.batch.events[last_index].run_id != run_id {
             return;
         }
         let head = stored.head.clone();
-        let (heads, births) = (&mut self.batch.heads, &emission.birth);
+        let (heads, births) = (&mut self.batch.heads, &request.birth);
         let at = *self.head_at.entry(run_id).or_insert_with(|| {
             heads.push(HeadWrite {
                 run_id,
@@ -332,7 +332,7 @@ impl Planner<'_> {
             heads.len() - 1
         });
         (heads[at].head, heads[at].last_index) = (head, last_index);
-        heads[at].is_exact |= emission.first_seq.is_some();
+        heads[at].is_exact |= request.first_seq.is_some();
     }
 
     fn finish(mut self, outcomes: Vec<Result<Accepted, EmitError>>) -> Plan {

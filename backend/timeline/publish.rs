@@ -5,7 +5,7 @@
 //! lane's turn from before its commit until after its publication, so no other task publishes those rows a second time.
 //!
 //! The gate also keeps the texts of open messages. A reader goes live under the same lock that publications take, so
-//! the text it gets and the deltas that follow fit exactly.
+//! the deltas that follow continue its text exactly.
 
 mod texts;
 
@@ -82,14 +82,14 @@ pub(crate) struct Gate {
     turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
     progress: Arc<watch::Sender<()>>,
     run_changes: Arc<watch::Sender<()>>,
-    /// Notified when other processes are to be told of open texts.
+    /// Notified when open texts have to be saved for other processes.
     unsaved: Arc<Notify>,
     /// The same for the message bus.
     unsent: Arc<Notify>,
 }
 
 impl Gate {
-    /// A gate for which everything up to `tail` counts as published. Texts of this process get ids from `first_text` on.
+    /// A gate that counts everything up to `tail` as published. This process's texts get ids from `first_text` on.
     pub(crate) fn new(bus_frames: usize, tail: &FeedCursor, histories: Histories, first_text: Uuid) -> Self {
         let (bus, to_bus) = Bus::new(bus_frames);
         let ended = tail.lanes().map(|_| Ended::NONE).collect();
@@ -227,7 +227,7 @@ impl Gate {
         }
     }
 
-    /// Publishes a delta, with its offset and whether it [is of earlier](Frame::is_earlier).
+    /// Publishes a delta with its offset and [`Frame::is_earlier`].
     fn publish_delta(
         &self,
         state: &GateState,
@@ -243,7 +243,7 @@ impl Gate {
         }
     }
 
-    /// Tells readers of a run whether it has stalled.
+    /// Notifies readers of a run whether it has stalled.
     pub(super) fn tell(&self, stall: bus::Stall) {
         self.state().bus.tell(stall);
     }
@@ -290,7 +290,7 @@ impl Gate {
     }
 }
 
-/// The payload of a delta plus the number of characters before it; the rest stays byte for byte.
+/// The payload of a delta, with the number of characters before it added; its other bytes stay the same.
 fn with_offset(payload: &Json, offset: usize) -> Json {
     let text = payload.as_str();
     debug_assert!(text.starts_with("{\"") && text.ends_with('}'), "the door admits deltas with a text only");

@@ -25,11 +25,11 @@ const ANSWER_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX);
 const TICK: Duration = Duration::from_millis(50);
 
 impl Lane {
-    /// Opens the lane's connection again, refusing in the meantime what waits too long.
-    pub(super) async fn reconnect(&mut self, backlog: &mut WriteQueue) {
+    /// Opens the lane's connection again, and meanwhile refuses requests that have waited too long.
+    pub(super) async fn reconnect(&mut self, queue: &mut WriteQueue) {
         // Otherwise a database that refuses at once, such as a full one, would be asked without a pause.
         tokio::time::sleep(TICK).await;
-        backlog.expire();
+        queue.expire();
         while self.appender.is_none() {
             let appenders = Arc::clone(&self.parts.appenders);
             let lane = self.lane;
@@ -37,7 +37,7 @@ impl Lane {
             let opened = loop {
                 tokio::select! {
                     opened = &mut opening => break opened,
-                    () = tokio::time::sleep(TICK) => backlog.expire(),
+                    () = tokio::time::sleep(TICK) => queue.expire(),
                 }
             };
             match opened {
@@ -46,11 +46,11 @@ impl Lane {
                     tracing::debug!(error = &error as &dyn std::error::Error, "the database is still away");
                     if let Some(outage) = error.outage() {
                         self.parts.health.failed(self.lane, outage);
-                        backlog.outage = Some(outage);
+                        queue.outage = Some(outage);
                     }
                     tokio::time::sleep(TICK).await;
-                    backlog.expire();
-                    if backlog.is_empty() {
+                    queue.expire();
+                    if queue.is_empty() {
                         // Nothing waits: the next emit tries again.
                         return;
                     }
@@ -63,13 +63,13 @@ impl Lane {
     pub(super) async fn resolve(
         &mut self,
         plan: &Plan,
-        emissions: &mut [AppendRequest],
-        backlog: &mut WriteQueue,
+        requests: &mut [AppendRequest],
+        queue: &mut WriteQueue,
     ) -> Option<Committed> {
         loop {
             let appenders = Arc::clone(&self.parts.appenders);
             let (lane, least) = (self.lane, self.parts.gate.published(self.lane));
-            let mut looking = pin!(async {
+            let mut resolving = pin!(async {
                 let mut appender = appenders.open(lane).await?;
                 let committed = appender.resolve(&plan.batch, least).await?;
                 Ok::<_, store::Error>((appender, committed))
@@ -77,10 +77,10 @@ impl Lane {
             let answer_by = Instant::now() + ANSWER_MAX;
             let found = loop {
                 tokio::select! {
-                    found = &mut looking => break Some(found),
+                    found = &mut resolving => break Some(found),
                     () = tokio::time::sleep(TICK) => {
-                        backlog.expire();
-                        give_up(emissions);
+                        queue.expire();
+                        give_up(requests);
                         if Instant::now() > answer_by {
                             break None;
                         }
@@ -95,26 +95,26 @@ impl Lane {
                 }
                 Some(Err(_)) | None => tokio::time::sleep(TICK).await,
             }
-            backlog.expire();
-            give_up(emissions);
+            queue.expire();
+            give_up(requests);
         }
     }
 }
 
 impl Lane {
     /// Reconciles the history with a database that is behind what readers were shown.
-    pub(super) async fn reconcile_history(&mut self, backlog: &mut WriteQueue) {
+    pub(super) async fn reconcile_history(&mut self, queue: &mut WriteQueue) {
         self.appender = None;
         if self.parts.forks.reconcile().await.is_err() {
             tokio::time::sleep(TICK).await;
-            backlog.expire();
+            queue.expire();
         }
     }
 }
 
 /// Answers clients that have waited long enough that the outcome is unknown.
-fn give_up(emissions: &mut [AppendRequest]) {
-    for emission in emissions.iter_mut().filter(|emission| emission.arrived.elapsed() > ANSWER_MAX) {
-        emission.answer(Err(EmitError::OutcomeUnknown));
+fn give_up(requests: &mut [AppendRequest]) {
+    for request in requests.iter_mut().filter(|request| request.arrived.elapsed() > ANSWER_MAX) {
+        request.answer(Err(EmitError::OutcomeUnknown));
     }
 }

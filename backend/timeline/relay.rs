@@ -93,7 +93,7 @@ impl Relay {
     async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
             let mut notifications: Option<Notifications> = Box::pin(self.forks.store.notifications()).await.ok();
-            let mut next_look = Instant::now() + poll;
+            let mut next_check = Instant::now() + poll;
             loop {
                 let heard = async {
                     match &mut notifications {
@@ -101,8 +101,8 @@ impl Relay {
                         None => std::future::pending().await,
                     }
                 };
-                match tokio::time::timeout_at(next_look, heard).await {
-                    // Says nothing of commits, for which it is time to look even if such notes never cease.
+                match tokio::time::timeout_at(next_check, heard).await {
+                    // Not about commits, which are still checked on time however many of these arrive.
                     Ok(Ok(Heard::Texts(runs))) => {
                         self.texts.told(runs);
                         continue;
@@ -116,21 +116,21 @@ impl Relay {
                     notifications = Box::pin(self.forks.store.notifications()).await.ok();
                     self.texts.missed();
                 }
-                Box::pin(self.look()).await;
-                next_look = Instant::now() + poll;
+                Box::pin(self.check()).await;
+                next_check = Instant::now() + poll;
             }
         };
         stop.run_until_cancelled(work).await;
     }
 
     /// Publishes what is committed but not yet published.
-    async fn look(&self) {
+    async fn check(&self) {
         let Forks { store, gate, contexts, health, .. } = &self.forks;
         // Read first: what is published by now cannot be missing from the log, unless the database was set back.
         let (known, published) = (gate.histories(), gate.tail());
         let Ok(standing) = store.log_standing().await else { return };
         if judge(&known, &published, &standing) != Verdict::Same {
-            // A failure is logged, and retried at the next look.
+            // A failure is logged, and retried at the next check.
             let _ = self.forks.reconcile().await;
             return;
         }

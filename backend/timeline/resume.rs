@@ -1,8 +1,8 @@
 //! Where a reader's stream begins, for every protocol: after a cursor, with a number of latest events, or at the start.
 //!
 //! A cursor is admitted only if what it names is part of the log. A cursor beyond the log's end, or of a lost history,
-//! is [`ResumeError::Ahead`] and never silently skipped. A reader that has all of a run or tree that has ended gets no
-//! stream ([`Resumed::Ended`]).
+//! is [`ResumeError::Ahead`] and never silently skipped. A reader that has all of an ended run or tree gets no stream
+//! ([`Resumed::Ended`]).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
 pub enum Begin {
     /// After this id, as sent by a stream.
     After(String),
-    /// At the start, for a reader that is after this id and whose protocol needs to know what was before.
+    /// At the start, for a reader that has everything up to this id but whose protocol needs what came before.
     Again(String),
     /// With this many of the latest events.
     Tail(i64),
@@ -192,7 +192,7 @@ impl Timeline {
         }
     }
 
-    /// Fails if the log has left the history under which a cursor is checked: what was read then decides nothing.
+    /// Fails if the log has left the history under which a cursor is checked: then what was read is not conclusive.
     async fn check_history(&self, owner: &OwnerId, histories: &Histories) -> Result<(), store::Error> {
         check_current(self.store().feeds().tail(owner).await?.history(), histories)
     }

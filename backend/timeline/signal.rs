@@ -17,7 +17,7 @@ pub enum StreamItem {
     Snapshot(OpenText),
     /// Everything stored has been delivered: up to a run's last seq, or to a feed's cursor.
     CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
-    /// A run has fallen silent, or is heard again.
+    /// A run has stalled, or no longer is stalled.
     Stalled(Arc<Stall>),
     /// Retention deleted what was asked for; the stream continues from here.
     Gap { requested_after: String, first_seq: Option<Seq> },
@@ -33,10 +33,9 @@ pub enum StreamItem {
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
     pub filter: TypeFilter,
-    /// Deltas and texts so far.
+    /// Whether deltas and texts so far are sent.
     pub tokens: bool,
-    /// In a feed: the roles of the runs whose events are sent; all but routers if there are none. A stream of one run
-    /// or tree sends all of it.
+    /// In a feed, the roles of the runs whose events are sent; if empty, all but routers. Ignored for one run or tree.
     pub roles: Vec<Role>,
 }
 

@@ -1,7 +1,7 @@
-//! Silence: readers that are there are told when a run with a lease stalls, and when it no longer does.
+//! Stalls: connected readers are notified when a run with a lease falls silent, and when it is active again.
 //!
-//! Neither makes an event, and a heartbeat makes none, so each process looks at the leases of the runs whose owners have
-//! readers here.
+//! Neither is an event, nor is a heartbeat, so each process polls the leases of the runs whose owners have readers
+//! here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,11 +16,11 @@ use crate::{
     store,
 };
 
-/// The runs that were silent at the last look.
+/// The runs that were silent at the last check.
 type Silent = HashMap<RunId, (OwnerId, Seq)>;
 
 impl Timeline {
-    /// Tells readers which runs have stalled, and which are heard of again, since the last look.
+    /// Notifies readers of runs that have stalled, or no longer are stalled, since the last check.
     pub(super) async fn tell_stalls(&self, silent: &mut Silent) -> Result<(), store::Error> {
         let owners = self.bus().listeners();
         let mut found = Silent::new();
@@ -33,7 +33,7 @@ impl Timeline {
             self.tell_stall(*run, owner, *last_seq, true).await?;
         }
         let heard = silent.iter().filter(|(run, _)| !found.contains_key(run));
-        // Of an owner with more than are looked for, one that is missing may be silent as before.
+        // Of an owner with more stalled runs than are read, a missing one may still be silent.
         for (run, (owner, last_seq)) in heard.filter(|(_, (owner, _))| !full.contains(owner)) {
             self.tell_stall(*run, owner, *last_seq, false).await?;
         }
@@ -48,7 +48,7 @@ impl Timeline {
         last_seq: Seq,
         is_stalled: bool,
     ) -> Result<(), store::Error> {
-        // A run that was deleted has nothing more to tell.
+        // A deleted run is not reported.
         if let Some(context) = self.context(owner, run).await? {
             self.shared.gate.tell(Stall { context, last_seq, is_stalled });
         }
@@ -56,7 +56,7 @@ impl Timeline {
     }
 }
 
-/// Whether there may be more silent runs of an owner than were looked for.
+/// Whether an owner may have more silent runs than were read.
 fn is_full(found: &Silent, owner: &OwnerId) -> bool {
     let count = found.values().filter(|(of, _)| of == owner).count();
     i64::try_from(count).is_ok_and(|count| count >= STALLED_OWN_ROWS)

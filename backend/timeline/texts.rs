@@ -1,13 +1,13 @@
 //! Open texts between processes.
 //!
-//! Tokens are published at once in the process that receives them. For the readers of all others it saves what was added to
-//! its open texts, every [`OPEN_SAVE_MS`], in one statement for all of them that also tells the others which runs it was
-//! about. They read it if they have readers of these runs, and publish it as deltas. A reader that joins asks for what is
-//! saved by then. All of it may be late or lost: the event that ends a message has its whole text.
+//! Tokens are published at once in the process that receives them. For readers of other processes it saves what was
+//! added to its open texts, every [`OPEN_SAVE_MS`], in one statement that also notifies the others of the runs
+//! concerned. Processes with readers of these runs read the additions and publish them as deltas. A reader that joins
+//! requests what is saved by then. All of it may be late or lost: the event that ends a message has its whole text.
 //!
-//! With a message bus ([`super::live`]), what was added is sent there as well, every [`LIVE_SEND_MS`].
+//! With a message bus ([`super::live`]), additions are also sent there, every [`LIVE_SEND_MS`].
 //!
-//! `super::open` says what is saved and copied, `store/open_texts` how.
+//! `super::open` decides what is saved and copied; `store/open_texts` has the statements.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -56,11 +56,11 @@ struct Parts {
 /// Why saved texts are to be read.
 #[derive(Debug)]
 enum Ask {
-    /// Another process has saved some of these runs.
+    /// Another process has saved texts of these runs.
     Told(Vec<RunId>),
-    /// Such a note may have been missed.
+    /// Such a notification may have been missed.
     Missed,
-    /// A reader joins, of one run or of all runs of the owner; it waits for the answer.
+    /// A reader of one run, or of all runs of the owner, joins and waits for the answer.
     Reader(OwnerId, Option<RunId>, oneshot::Sender<()>),
 }
 
@@ -109,19 +109,19 @@ impl Texts {
 
     /// Another process has saved texts of these runs.
     pub(super) fn told(&self, runs: Vec<RunId>) {
-        // Whoever has no readers need not look. A note for which there is no room is like a lost one.
+        // Nothing to do without local readers. A notification that does not fit into the queue counts as lost.
         if self.parts.gate.bus().topics_count() > 0 {
             let _ = self.asks.try_send(Ask::Told(runs));
         }
     }
 
-    /// Notes of other processes may have been missed.
+    /// Notifications of other processes may have been missed.
     pub(super) fn missed(&self) {
         let _ = self.asks.try_send(Ask::Missed);
     }
 
-    /// Waits until what other processes have saved of a run (`None`: of all runs of the owner) is known here, but not for
-    /// long: what is not known by then comes as deltas.
+    /// Waits until what other processes have saved of a run (`None`: of all runs of the owner) is known here, for at
+    /// most [`OPEN_WAIT_MS_MAX`]; the rest arrives as deltas.
     pub(super) async fn ask(&self, owner: &OwnerId, run: Option<RunId>) {
         let (answer, answered) = oneshot::channel();
         let asked = async {
@@ -134,7 +134,7 @@ impl Texts {
 }
 
 impl Parts {
-    /// Saves until `stop`, and a last time then.
+    /// Saves until `stop`, then once more.
     async fn save_all(self, stop: CancellationToken) {
         loop {
             let is_stopping = stop.run_until_cancelled(self.gate.unsaved()).await.is_none();
@@ -178,7 +178,7 @@ impl Parts {
     async fn receive_all(&self, live: &dyn Live, key: &LiveKey) {
         loop {
             let message = live.next().await;
-            // Whoever has no readers has no copies.
+            // Without local readers there are no copies.
             if self.gate.bus().topics_count() > 0
                 && let Some(texts) = key.open(&message)
             {
@@ -194,7 +194,7 @@ impl Parts {
                 tracing::debug!(error = &error as &dyn std::error::Error, "open texts of other processes not read");
                 self.gate.give_up_reading();
             }
-            // Dropping what a reader waits for answers it.
+            // Dropping a reader's sender answers it.
             asks.clear();
         }
     }
@@ -213,12 +213,12 @@ impl Parts {
         Ok(())
     }
 
-    /// The runs, or owners, with readers here whose texts are asked for.
+    /// The runs, or owners, with readers here whose texts are to be read.
     async fn wanted(&self, asks: &[Ask]) -> Result<Vec<(OwnerId, Option<RunId>)>, store::Error> {
-        let (mut wanted, mut told) = (HashSet::new(), Vec::new());
+        let (mut wanted, mut notified) = (HashSet::new(), Vec::new());
         for ask in asks {
             match ask {
-                Ask::Told(runs) => told.extend(runs),
+                Ask::Told(runs) => notified.extend(runs),
                 Ask::Missed => wanted.extend(self.gate.bus().topics().into_iter().map(|(owner, topic)| match topic {
                     Topic::Run(run) => (owner, Some(run)),
                     Topic::Everything => (owner, None),
@@ -227,7 +227,7 @@ impl Parts {
                 Ask::Reader(..) => {}
             }
         }
-        let contexts = self.contexts.of_any(&told).await?;
+        let contexts = self.contexts.of_any(&notified).await?;
         let heard = contexts.iter().filter(|context| self.gate.bus().is_heard(context.run_id, &context.owner_id));
         wanted.extend(heard.map(|context| (context.owner_id.clone(), Some(context.run_id))));
         let is_covered =
@@ -235,7 +235,7 @@ impl Parts {
         Ok(wanted.iter().filter(|asked| !is_covered(asked)).cloned().collect())
     }
 
-    /// Removes texts that are over, from a place on.
+    /// Removes saved texts that are over, from a place on.
     async fn sweep(&self, place: &mut SweepPlace) -> Result<(), store::Error> {
         self.gate.drop_unheard_texts();
         while let Some(next) = self.store.open_texts().sweep(std::mem::take(place)).await? {

@@ -1,6 +1,6 @@
-//! The queue of a lane: each principal's emissions in order, the principals in turn.
+//! The queue of a lane: each principal's requests in order, the principals in turn.
 //!
-//! However many emissions one principal has waiting, another's next one is in the next commit.
+//! However many requests one principal has waiting, the next request of another is in the next commit.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,23 +20,23 @@ use crate::{
     throttle::{Resource, Throttle},
 };
 
-/// How long an emit may wait before it is sent: the rest of the time a client waits is left for the commit.
+/// How long a request may wait to be sent; the rest of the time that a client waits is left for the commit.
 const UNSENT_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX - 2_500);
 
-/// Emissions a lane has taken from its queue but not committed.
+/// Requests that a lane has received but not committed.
 #[derive(Debug)]
 pub(super) struct WriteQueue {
     receiver: mpsc::Receiver<AppendRequest>,
     waiting: HashMap<OwnerId, VecDeque<AppendRequest>>,
-    /// The principals with emissions waiting; the first is next.
+    /// The principals with waiting requests; the first is next.
     order: VecDeque<OwnerId>,
     count: usize,
     throttle: Throttle,
-    /// Then nobody rests any more.
+    /// While stopping, no principal is throttled.
     is_stopping: bool,
-    /// To be tried one by one, because they were refused together.
+    /// To be retried one by one, because their batch was refused.
     apart: VecDeque<AppendRequest>,
-    /// Why the last commit failed, if it did, for emissions that have waited too long.
+    /// Why the last commit failed, if it did: the error for requests that have waited too long.
     pub(super) outage: Option<Outage>,
 }
 
@@ -57,9 +57,9 @@ impl WriteQueue {
         if !self.is_empty() && rests_until.is_none() {
             return true;
         }
-        let emission = tokio::select! {
+        let request = tokio::select! {
             biased;
-            emission = self.receiver.recv(), if self.count < LANE_QUEUE_MAX => emission,
+            request = self.receiver.recv(), if self.count < LANE_QUEUE_MAX => request,
             () = tokio::time::sleep_until(rests_until.unwrap_or_else(Instant::now)), if rests_until.is_some() => return true,
             () = stop.cancelled(), if rests_until.is_some() => return Box::pin(self.wait(stop)).await,
             () = stop.cancelled() => {
@@ -67,17 +67,17 @@ impl WriteQueue {
                 self.receiver.recv().await
             }
         };
-        let Some(emission) = emission else {
+        let Some(request) = request else {
             if let Some(until) = rests_until {
                 tokio::time::sleep_until(until).await;
             }
             return !self.is_empty();
         };
-        self.push(emission);
+        self.push(request);
         true
     }
 
-    /// When the first of those who have emissions waiting has rested; `None` if some may be written now.
+    /// When the throttle admits a principal with waiting requests; `None` if it admits one now or none waits.
     fn rests_until(&self) -> Option<Instant> {
         if !self.apart.is_empty() {
             return None;
@@ -85,7 +85,7 @@ impl WriteQueue {
         self.order.iter().map(|owner| self.rest_of(owner)).min().flatten()
     }
 
-    /// Until when the next emission of a principal is left; not for so long that it would be refused.
+    /// Until when a principal's next request is throttled: not for so long that the request would be refused.
     fn rest_of(&self, owner: &OwnerId) -> Option<Instant> {
         let oldest = self.waiting.get(owner)?.front()?.arrived;
         let until = self.throttle.rests_until(owner, Resource::Writing)?;
@@ -93,18 +93,18 @@ impl WriteQueue {
         (!self.is_stopping && until > Instant::now()).then_some(until)
     }
 
-    /// Takes waiting emissions, one of each principal in turn, up to these bounds; one over them is taken alone. Those
-    /// of principals that rest are left.
+    /// Takes waiting requests, one of each principal in turn, up to these bounds; a request over them is taken alone.
+    /// Requests of throttled principals stay.
     pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<AppendRequest> {
         self.expire();
-        if let Some(emission) = self.apart.pop_front() {
-            return vec![emission];
+        if let Some(request) = self.apart.pop_front() {
+            return vec![request];
         }
-        let (mut taken, mut events, mut bytes) = (Vec::new(), 0, 0);
+        let (mut batch, mut events, mut bytes) = (Vec::new(), 0, 0);
         let (mut left, mut own) = (Vec::new(), HashMap::<OwnerId, usize>::new());
         while let Some(owner) = self.order.pop_front() {
             let rests = self.rest_of(&owner).is_some();
-            // One that would have to rest, but has waited for long, is written alone of its principal.
+            // A throttled principal whose request has waited for long gets only this one into the batch.
             let is_late = !self.is_stopping && self.throttle.rests_until(&owner, Resource::Writing).is_some();
             let Some(queue) = self.waiting.get_mut(&owner) else { continue };
             let Some(next) = queue.front() else { continue };
@@ -118,11 +118,11 @@ impl WriteQueue {
             *own += next.bytes().max(1);
             events += next.events.len().max(1);
             bytes += next.bytes();
-            if !taken.is_empty() && (events > events_max || bytes > bytes_max) {
+            if !batch.is_empty() && (events > events_max || bytes > bytes_max) {
                 self.order.push_front(owner);
                 break;
             }
-            taken.extend(queue.pop_front());
+            batch.extend(queue.pop_front());
             self.count -= 1;
             if queue.is_empty() {
                 self.waiting.remove(&owner);
@@ -133,45 +133,45 @@ impl WriteQueue {
         for owner in left.into_iter().rev() {
             self.order.push_front(owner);
         }
-        taken
+        batch
     }
 
-    /// Puts back emissions that were taken and are certainly not stored.
-    pub(super) fn put_back(&mut self, emissions: Vec<AppendRequest>) {
-        for emission in emissions.into_iter().rev() {
-            // One that was already answered must not be stored later.
-            if emission.reply.is_some() {
-                self.queue(&emission.context.owner_id.clone()).push_front(emission);
+    /// Puts back requests that were taken and are certainly not stored.
+    pub(super) fn put_back(&mut self, requests: Vec<AppendRequest>) {
+        for request in requests.into_iter().rev() {
+            // A request that was already answered must not be stored later.
+            if request.reply.is_some() {
+                self.queue(&request.context.owner_id.clone()).push_front(request);
             }
         }
     }
 
-    /// Puts back emissions that were refused together, to be tried one by one.
-    pub(super) fn take_apart(&mut self, emissions: Vec<AppendRequest>) {
-        self.apart.extend(emissions.into_iter().filter(|emission| emission.reply.is_some()));
+    /// Puts back the requests of a refused batch, to be retried one by one.
+    pub(super) fn take_apart(&mut self, requests: Vec<AppendRequest>) {
+        self.apart.extend(requests.into_iter().filter(|request| request.reply.is_some()));
     }
 
-    /// Takes in what has arrived, and refuses what has waited too long to be sent.
+    /// Receives what has arrived, and refuses requests that have waited too long to be sent.
     pub(super) fn expire(&mut self) {
         while self.count < LANE_QUEUE_MAX
-            && let Ok(emission) = self.receiver.try_recv()
+            && let Ok(request) = self.receiver.try_recv()
         {
-            self.push(emission);
+            self.push(request);
         }
         let refusal = || self.outage.map_or(EmitError::Busy, EmitError::Unavailable);
         let mut expired = 0;
-        self.apart.retain_mut(|emission| {
-            let waits = emission.arrived.elapsed() <= UNSENT_MAX;
+        self.apart.retain_mut(|request| {
+            let waits = request.arrived.elapsed() <= UNSENT_MAX;
             if !waits {
-                emission.answer(Err(refusal()));
+                request.answer(Err(refusal()));
             }
             waits
         });
         // Each queue is in the order of arrival.
         for queue in self.waiting.values_mut() {
-            while queue.front().is_some_and(|emission| emission.arrived.elapsed() > UNSENT_MAX) {
-                if let Some(mut emission) = queue.pop_front() {
-                    emission.answer(Err(refusal()));
+            while queue.front().is_some_and(|request| request.arrived.elapsed() > UNSENT_MAX) {
+                if let Some(mut request) = queue.pop_front() {
+                    request.answer(Err(refusal()));
                     expired += 1;
                 }
             }
@@ -183,11 +183,11 @@ impl WriteQueue {
         }
     }
 
-    fn push(&mut self, emission: AppendRequest) {
-        self.queue(&emission.context.owner_id.clone()).push_back(emission);
+    fn push(&mut self, request: AppendRequest) {
+        self.queue(&request.context.owner_id.clone()).push_back(request);
     }
 
-    /// The queue of a principal that is about to have one more emission waiting.
+    /// The queue of a principal, for one more request, which is counted here.
     fn queue(&mut self, owner: &OwnerId) -> &mut VecDeque<AppendRequest> {
         self.count += 1;
         self.waiting.entry(owner.clone()).or_insert_with(|| {
@@ -197,11 +197,11 @@ impl WriteQueue {
     }
 }
 
-/// How much of a batch is whose, from 0 to 1; who has little of it has none of what it costs.
-pub(super) fn parts_of(emissions: &[AppendRequest]) -> HashMap<OwnerId, f64> {
+/// Each principal's part of a batch, from 0 to 1; 0 below [`COMMIT_SMALL_BYTES`].
+pub(super) fn parts_of(requests: &[AppendRequest]) -> HashMap<OwnerId, f64> {
     let mut bytes = HashMap::<&OwnerId, usize>::new();
-    for emission in emissions {
-        *bytes.entry(&emission.context.owner_id).or_default() += emission.bytes();
+    for request in requests {
+        *bytes.entry(&request.context.owner_id).or_default() += request.bytes();
     }
     let all = bytes.values().sum::<usize>().max(1) as f64;
     let part = |own: usize| if own < COMMIT_SMALL_BYTES { 0.0 } else { own as f64 / all };

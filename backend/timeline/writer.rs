@@ -1,10 +1,10 @@
 //! A lane: the task that numbers and commits all events of its runs, one batch after another.
 //!
-//! Group commit without a timer: whatever waits when the last commit is done goes into the next one, so a batch holds
-//! one event when it is quiet and hundreds under load. Heads are cached; numbers planned from them are only expected
-//! ones, and the statement returns the actual ones, so other processes may write the same runs. If a run's state
-//! differs from its cached head, or an event's key is already used, the statement is undone, heads and keys are read
-//! again and the batch is planned again.
+//! Group commit without a timer: requests that wait when a commit ends go into the next one, so a batch holds one event
+//! at low load and hundreds at high load. Heads are cached; seqs planned from them are provisional, and the statement
+//! returns the actual ones, so other processes may write the same runs. If a run's state differs from its cached head,
+//! or an event's key is already used, the statement is rolled back, heads and keys are read again and the batch is
+//! planned again.
 //!
 //! No lock is held between two messages to the database: a process that stops at any point blocks no other.
 
@@ -42,17 +42,17 @@ use crate::{
     throttle::Resource,
 };
 
-/// Longest a commit may take, all its steps together, before its connection counts as lost.
+/// Longest duration of a commit, all its steps together; after it the connection counts as lost.
 const COMMIT_MAX: Duration = Duration::from_millis(2_400);
-/// How often a batch is planned again because of other writers or of a key that was already used, before it is tried in
-/// pieces.
+/// How often a batch is planned, because of other writers or keys already used, before its requests are retried one by
+/// one.
 const TRIES_MAX: u32 = 8;
-/// How long the keys of an owner are looked up after it sent an event again.
+/// How long an owner's keys are looked up after it repeated an event.
 const REPEATS_FOR: Duration = Duration::from_mins(1);
 /// Owners for which that is remembered.
 const REPEATERS_MAX: usize = 1_000;
 
-/// What a lane works with.
+/// The parts that a lane uses.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub store: Store,
@@ -70,7 +70,7 @@ pub(super) struct Lane {
     pub(super) parts: Parts,
     pub(super) appender: Option<Appender>,
     heads: LruCache<RunId, StoredHead>,
-    /// The owners that sent an event again, and when.
+    /// The owners that repeated an event, and when.
     repeaters: LruCache<OwnerId, Instant>,
     /// The history the cached heads belong to.
     history: Tag,
@@ -79,7 +79,7 @@ pub(super) struct Lane {
 /// The result of an attempt to commit.
 enum Attempt {
     Done,
-    /// What was cached is out of date and has been dropped: plan again.
+    /// Cached data was out of date and has been dropped: plan again.
     Stale,
 }
 
@@ -108,12 +108,12 @@ impl Lane {
     }
 
     /// Works until `stop`, then finishes what is queued.
-    pub(super) async fn run(mut self, backlog: &mut WriteQueue, stop: CancellationToken) {
-        while backlog.wait(&stop).await {
-            let emissions = backlog.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
-            if !emissions.is_empty() {
+    pub(super) async fn run(mut self, queue: &mut WriteQueue, stop: CancellationToken) {
+        while queue.wait(&stop).await {
+            let requests = queue.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
+            if !requests.is_empty() {
                 let turn = self.parts.gate.turn(self.lane).await;
-                Box::pin(self.commit(turn, emissions, backlog)).await;
+                Box::pin(self.commit(turn, requests, queue)).await;
             }
         }
         if let Some(appender) = self.appender.take() {
@@ -122,9 +122,9 @@ impl Lane {
     }
 
     /// Completes a batch: it is stored and published, answered with an error, or put back into the queue.
-    async fn commit(&mut self, turn: Turn, mut emissions: Vec<AppendRequest>, backlog: &mut WriteQueue) {
-        let (started, parts) = (Instant::now(), parts_of(&emissions));
-        let done = Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await;
+    async fn commit(&mut self, turn: Turn, mut requests: Vec<AppendRequest>, queue: &mut WriteQueue) {
+        let (started, parts) = (Instant::now(), parts_of(&requests));
+        let done = Box::pin(self.tries(&turn, &mut requests, started + COMMIT_MAX)).await;
         let took = started.elapsed();
         for (owner, part) in parts {
             self.parts.store.throttle().used(&owner, Resource::Writing, took.mul_f64(part));
@@ -132,7 +132,7 @@ impl Lane {
         let failure = match done {
             Ok(()) => {
                 metrics::histogram!("runreel_commit_seconds").record(took.as_secs_f64());
-                backlog.outage = None;
+                queue.outage = None;
                 return;
             }
             Err(failure) => failure,
@@ -143,40 +143,40 @@ impl Lane {
                     error = &error as &dyn std::error::Error,
                     "the database did not answer a commit; resolving its outcome"
                 );
-                self.lost(&error, backlog);
-                match self.resolve(&plan, &mut emissions, backlog).await {
+                self.lost(&error, queue);
+                match self.resolve(&plan, &mut requests, queue).await {
                     Some(committed) => {
                         let mut plan = *plan;
-                        plan.shift(&emissions, &committed.shifts);
-                        self.finish(&turn, plan, committed, &mut emissions).await;
+                        plan.shift(&requests, &committed.shifts);
+                        self.finish(&turn, plan, committed, &mut requests).await;
                     }
-                    None => backlog.put_back(emissions),
+                    None => queue.put_back(requests),
                 }
             }
             Failure::SetBack => {
-                backlog.put_back(emissions);
+                queue.put_back(requests);
                 // Reconciling needs the turns of all lanes, including this one.
                 drop(turn);
-                self.reconcile_history(backlog).await;
+                self.reconcile_history(queue).await;
             }
             Failure::Before(error) | Failure::During(_, error) => match error.fate() {
                 Fate::Unanswered | Fate::NotAccepted => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
-                    self.lost(&error, backlog);
-                    backlog.put_back(emissions);
+                    self.lost(&error, queue);
+                    queue.put_back(requests);
                     drop(turn);
-                    self.reconnect(backlog).await;
+                    self.reconnect(queue).await;
                 }
-                // A batch the database refuses is retried one emission at a time, so that only the bad one fails.
-                Fate::Locked | Fate::Overtaken | Fate::Refused | Fate::Unreadable if emissions.len() > 1 => {
-                    backlog.take_apart(emissions);
+                // A batch the database refuses is retried one request at a time, so that only the bad one fails.
+                Fate::Locked | Fate::Overtaken | Fate::Refused | Fate::Unreadable if requests.len() > 1 => {
+                    queue.take_apart(requests);
                 }
                 fate @ (Fate::Locked | Fate::Overtaken | Fate::Refused | Fate::Unreadable) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
-                    // Locked: others are writing the thread that a run begins.
+                    // Locked: other transactions are writing the thread of a run that begins.
                     let is_busy = matches!(fate, Fate::Locked | Fate::Overtaken);
-                    for mut emission in emissions {
-                        emission.answer(Err(if is_busy { EmitError::Busy } else { EmitError::Broken }));
+                    for mut request in requests {
+                        request.answer(Err(if is_busy { EmitError::Busy } else { EmitError::Broken }));
                     }
                 }
             },
@@ -184,31 +184,31 @@ impl Lane {
     }
 
     /// Drops the cache and the connection, and records the outage.
-    fn lost(&mut self, error: &store::Error, backlog: &mut WriteQueue) {
+    fn lost(&mut self, error: &store::Error, queue: &mut WriteQueue) {
         self.heads.clear();
         self.appender = None;
         if let Some(outage) = error.outage() {
             self.parts.health.failed(self.lane, outage);
-            backlog.outage = Some(outage);
+            queue.outage = Some(outage);
         }
     }
 
-    /// Plans and writes, and retries while the only problem is that something cached was out of date.
+    /// Plans and writes, and retries as long as the only problem is out-of-date cached data.
     async fn tries(
         &mut self,
         turn: &Turn,
-        emissions: &mut Vec<AppendRequest>,
+        requests: &mut Vec<AppendRequest>,
         deadline: Instant,
     ) -> Result<(), Failure> {
         let mut conflict = None;
         for _ in 0..TRIES_MAX {
-            match Box::pin(self.attempt(turn, emissions, deadline)).await {
+            match Box::pin(self.attempt(turn, requests, deadline)).await {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
                     metrics::counter!("runreel_commit_conflicts_total").increment(1);
-                    for emission in emissions.iter() {
-                        self.heads.pop(&emission.context.run_id);
+                    for request in requests.iter() {
+                        self.heads.pop(&request.context.run_id);
                     }
                     conflict = Some(error);
                 }
@@ -225,7 +225,7 @@ impl Lane {
     async fn attempt(
         &mut self,
         turn: &Turn,
-        emissions: &mut Vec<AppendRequest>,
+        requests: &mut Vec<AppendRequest>,
         deadline: Instant,
     ) -> Result<Attempt, Failure> {
         let gate = self.parts.gate.clone();
@@ -248,10 +248,10 @@ impl Lane {
         if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
             return Err(Failure::SetBack);
         }
-        let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
-        let mut keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
-        keys.extend(by(deadline, learn::questions(&mut appender, emissions)).await?);
-        let named = by(deadline, learn::names(&mut appender, emissions)).await?;
+        let heads = by(deadline, self.learn_heads(&mut appender, requests)).await?;
+        let mut keys = by(deadline, self.learn_keys(&mut appender, requests)).await?;
+        keys.extend(by(deadline, learn::questions(&mut appender, requests)).await?);
+        let named = by(deadline, learn::names(&mut appender, requests)).await?;
         let known = Known {
             heads: &heads,
             keys: &keys,
@@ -259,10 +259,10 @@ impl Lane {
             open: &|run, span| gate.open(run, span),
             now: self.parts.clock.now(),
         };
-        let mut plan = plan::plan(emissions, &known);
+        let mut plan = plan::plan(requests, &known);
         // A cached head is no reason to refuse: another process may have written since, and may have made the event
         // valid.
-        let doubtful: Vec<RunId> = plan.refused_by(emissions).filter(|run| self.heads.pop(run).is_some()).collect();
+        let doubtful: Vec<RunId> = plan.refused_by(requests).filter(|run| self.heads.pop(run).is_some()).collect();
         if !doubtful.is_empty() {
             self.appender = Some(appender);
             return Ok(Attempt::Stale);
@@ -284,20 +284,20 @@ impl Lane {
             }
         }
         self.appender = Some(appender);
-        plan.shift(emissions, &committed.shifts);
-        self.finish(turn, plan, committed, emissions).await;
+        plan.shift(requests, &committed.shifts);
+        self.finish(turn, plan, committed, requests).await;
         Ok(Attempt::Done)
     }
 
     async fn learn_heads(
         &mut self,
         appender: &mut Appender,
-        emissions: &[AppendRequest],
+        requests: &[AppendRequest],
     ) -> Result<HashMap<RunId, StoredHead>, store::Error> {
         let mut heads = HashMap::new();
         let mut missing = Vec::new();
-        for emission in emissions {
-            let run = emission.context.run_id;
+        for request in requests {
+            let run = request.context.run_id;
             match self.heads.get(&run) {
                 Some(head) => _ = heads.insert(run, head.clone()),
                 None => missing.push(run),
@@ -311,39 +311,39 @@ impl Lane {
         Ok(heads)
     }
 
-    /// The keys already used: looked up for runs without a cached head and for owners that recently sent an event
-    /// again. Other keys are assumed to be new; the database refuses a used one, and the batch is planned again. So
-    /// repeated events cost lookups, and an owner makes the batch of others fail once in a while at most.
+    /// The keys already used: looked up for runs without a cached head and for owners that recently repeated an event.
+    /// Other keys are assumed to be new; the database refuses a used one, and the batch is planned again. So repeated
+    /// events cost lookups, and one owner only rarely makes a shared batch fail.
     async fn learn_keys(
         &self,
         appender: &mut Appender,
-        emissions: &[AppendRequest],
+        requests: &[AppendRequest],
     ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
         let mut keys = Vec::new();
         let repeats = |owner: &OwnerId| self.repeaters.peek(owner).is_some_and(|at| at.elapsed() < REPEATS_FOR);
-        let is_looked_up = |emission: &&AppendRequest| {
-            let context = &emission.context;
-            emission.birth.is_none() && (!self.heads.contains(&context.run_id) || repeats(&context.owner_id))
+        let is_looked_up = |request: &&AppendRequest| {
+            let context = &request.context;
+            request.birth.is_none() && (!self.heads.contains(&context.run_id) || repeats(&context.owner_id))
         };
-        for emission in emissions.iter().filter(is_looked_up) {
-            let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
-            keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));
+        for request in requests.iter().filter(is_looked_up) {
+            let ids = request.events.iter().filter(|event| !event.event_type.is_ephemeral());
+            keys.extend(ids.filter_map(|event| Some((request.context.run_id, event.event_id.clone()?))));
         }
         if keys.is_empty() { Ok(HashMap::new()) } else { appender.known_keys(&keys).await }
     }
 
     /// After the commit: advances the heads, publishes to readers, then answers the producers.
-    async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<AppendRequest>) {
+    async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, requests: &mut Vec<AppendRequest>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
         let Parts { store, gate, contexts, wakeup, health, .. } = &self.parts;
         if stored > 0 {
             health.wrote(self.lane);
         }
-        for owner in plan.repeaters(emissions) {
+        for owner in plan.repeaters(requests) {
             self.repeaters.put(owner.clone(), Instant::now());
         }
         for (run, head) in plan.heads {
-            // An ended run may be deleted, here or by another process, and its id used again: read its head each time.
+            // An ended run may be deleted, here or by another process, and its id reused: read its head each time.
             if head.head.status.is_terminal() {
                 self.heads.pop(&run);
             } else {
@@ -355,7 +355,7 @@ impl Lane {
         }
         let mut events = plan.batch.events.into_iter().map(Some).collect::<Vec<_>>();
         let mut publications = Vec::with_capacity(events.len());
-        for (emission, outcome) in emissions.iter().zip(&plan.outcomes) {
+        for (request, outcome) in requests.iter().zip(&plan.outcomes) {
             let Ok(accepted) = outcome else { continue };
             for item in &accepted.items {
                 let publication = match item {
@@ -374,13 +374,13 @@ impl Lane {
                         Publication::Delta(event.clone(), span_id.clone(), text.clone())
                     }
                 };
-                publications.push((Arc::clone(&emission.context), publication));
+                publications.push((Arc::clone(&request.context), publication));
             }
         }
         let up_to = if stored > 0 { first_position + stored - 1 } else { gate.published(self.lane) };
         gate.publish(turn, self.lane, up_to, publications.into_iter());
-        for (mut emission, outcome) in emissions.drain(..).zip(plan.outcomes) {
-            emission.answer(outcome.map(|accepted| accepted.ack));
+        for (mut request, outcome) in requests.drain(..).zip(plan.outcomes) {
+            request.answer(outcome.map(|accepted| accepted.ack));
         }
         if stored > 0 {
             wakeup.send(self.lane, up_to);

@@ -1,4 +1,4 @@
-//! Events: what was stored, and pages of them.
+//! Events: replies to emits, and pages.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

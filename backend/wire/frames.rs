@@ -13,11 +13,11 @@ pub struct StreamEnd {
     pub last_seq: Seq,
 }
 
-/// `stream.gap`: retention deleted what was asked for.
+/// `stream.gap`: retention deleted the requested events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamGap {
     pub requested_after: RequestedAfter,
-    /// The first event that is left.
+    /// The first remaining event.
     pub first_seq: Option<Seq>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a message.
+//! Outcomes of messages.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,7 +1,6 @@
-//! The bodies of requests and answers: what the routes read and write, and what the client and the commands write and
-//! read, is one type.
+//! Bodies of requests and responses: one type each for the routes, the client and the commands.
 //!
-//! A route refuses members that it does not know; a reader of an answer ignores them, for the server may be newer.
+//! Routes refuse unknown members; readers of responses ignore them, since the server may be newer.
 
 pub mod events;
 pub mod frames;

@@ -1,4 +1,4 @@
-//! Runs: what a client sends to create one and what it gets back.
+//! Runs: requests to create them, and the replies.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn own_run_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
 }
 
 impl CreateRun {
-    /// Takes out what the run keeps, within its bounds. A lease of 0 is one of the default length.
+    /// Takes out the run's fields and checks their bounds. A lease of 0 means the default length.
     pub fn fields(&mut self) -> Result<RunFields, OutOfBounds> {
         let fields = RunFields {
             title: self.title.take(),

@@ -1,4 +1,4 @@
-//! The people's turn: the questions of an endpoint, and the answers as its next request carries them.
+//! The `ask` node: the endpoint's questions to people, and their answers in the form its next request carries.
 
 use serde_json::{Value, json};
 
@@ -9,27 +9,28 @@ use crate::{
         limits::{AGUI_INTERRUPTS_MAX, PAYLOAD_BYTES_MAX},
     },
     emitters::host::Answered,
-    engine::{NodeContext, Stop, visit::Question},
+    engine::{NodeContext, Stop, context::Question},
 };
 
-pub(super) async fn ask(visit: NodeContext<Talk>) -> Result<Talk, Stop> {
-    let (mut talk, mut open) = ((*visit.state).clone(), Vec::new());
+pub(super) async fn ask(context: NodeContext<Talk>) -> Result<Talk, Stop> {
+    let (mut talk, mut open) = ((*context.state).clone(), Vec::new());
     for Asked { span, id, call, payload } in std::mem::take(&mut talk.turn.asked) {
-        match visit.env.host.answer(&span).await? {
+        match context.env.host.answer(&span).await? {
             Some(answered) if answered.is_of(&payload) => {
                 talk.turn.resume.push(Resume { entry: entry(&id, answered), call });
             }
             Some(_) => return Err(Stop::failed("a question changed after it was asked")),
             None => {
                 let call = payload["tool_call_id"].as_str().and_then(|call| call.parse().ok());
-                open.push(Question { interrupt_id: span, payload, step: call.unwrap_or_else(|| visit.span.clone()) });
+                open.push(Question { interrupt_id: span, payload, step: call.unwrap_or_else(|| context.span.clone()) });
             }
         }
     }
     if open.is_empty() { Ok(talk) } else { Err(Stop::Ask(open)) }
 }
 
-/// An answer as AG-UI's `resume` has it. An object that a person gave goes through as it is, with `approved` as decided.
+/// An answer as an entry of AG-UI's `resume`. In an approval, an object from the person is passed on with `approved`
+/// set to the decision.
 fn entry(id: &str, answered: Answered) -> Value {
     let decided = |approved: bool, value: Option<Value>, name: &str| match value {
         Some(Value::Object(mut members)) => {
@@ -48,7 +49,7 @@ fn entry(id: &str, answered: Answered) -> Value {
     json!({"interruptId": id, "status": "resolved", "payload": payload})
 }
 
-/// The questions of a `RUN_FINISHED` that interrupts. The error is for the person who reads the failed run.
+/// The questions of a `RUN_FINISHED` event that interrupts the run. The error becomes the run's failure.
 pub(super) fn questions(talk: &Talk, interrupts: &Value) -> Result<Vec<Asked>, String> {
     let interrupts = interrupts.as_array().filter(|interrupts| !interrupts.is_empty());
     let interrupts = interrupts.ok_or("the run was interrupted without a question")?;
@@ -69,7 +70,8 @@ pub(super) fn questions(talk: &Talk, interrupts: &Value) -> Result<Vec<Asked>, S
     Ok(asked)
 }
 
-/// What people see of a question. What is too large for one is left out: the schema of the answer, then the metadata.
+/// The payload of an interrupt. Metadata and the answer's schema are included if they fit; if the rest is too large,
+/// the arguments are left out and the prompt is cut.
 fn payload(talk: &Talk, interrupt: &Value) -> Value {
     let text = |name: &str| interrupt[name].as_str().map(str::to_owned);
     let call = text("toolCallId").and_then(|id| talk.turn.calls.get(&id).cloned());

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: posts a request and reads the answer's events.
+//! [`Endpoint`]: posts requests and reads the events of the responses.
 
 use std::{
     sync::{
@@ -23,21 +23,21 @@ use crate::{
     domain::limits::{AGUI_EVENT_BYTES_MAX, AGUI_REQUEST_BYTES_MAX, AGUI_STREAM_BYTES_MAX},
 };
 
-/// Bytes read of an answer that is an error, and characters shown of it.
+/// Bytes read of an error response, and characters of it shown in the error.
 const ERROR_BYTES_MAX: usize = 4 * 1024;
 const ERROR_CHARS_MAX: usize = 500;
-/// Events that are recorded together, if they have arrived together.
+/// Maximum events recorded together, if they arrived together.
 const EVENTS_TOGETHER: usize = 64;
 
-/// The stable name of what is over a bound.
+/// The error code for an exceeded bound.
 pub(super) const TOO_LARGE: &str = "agui_too_large";
 
-/// Why there is no answer, or no more of it.
+/// Why a request got no response, or its stream ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// The stable name.
+    /// The stable error code.
     pub code: &'static str,
-    /// For the person who runs the endpoint. It contains no header.
+    /// For the endpoint's operator. Contains no header.
     pub message: String,
     /// Whether the same request may succeed later.
     pub is_temporary: bool,
@@ -50,12 +50,12 @@ impl Failure {
         Self { code, message, is_temporary, retry_after: None }
     }
 
-    /// The endpoint could not be reached, or could not answer now.
+    /// The endpoint is unreachable, or was silent for too long.
     fn away(message: String) -> Self {
         Self::new("agui_unreachable", message, true)
     }
 
-    /// The answer ended too early.
+    /// The stream ended early.
     pub(super) fn cut(message: impl Into<String>) -> Self {
         Self::new(super::entry::CUT, message.into(), true)
     }
@@ -65,10 +65,10 @@ impl Failure {
     }
 }
 
-/// The `data` of the events of an answer, those together that arrived together.
+/// The `data` of a response's events, in batches that arrived together.
 pub(super) type Events = BoxStream<'static, Vec<Result<String, Failure>>>;
 
-/// An AG-UI endpoint. Its headers are in no error and no `Debug`.
+/// An AG-UI endpoint. Its headers appear in no error and no `Debug` output.
 pub(in crate::agents) struct Endpoint {
     client: reqwest::Client,
     url: Url,
@@ -104,12 +104,12 @@ impl Endpoint {
         })
     }
 
-    /// A text of the endpoint without the credentials that were sent to it.
+    /// A text from the endpoint, with the credentials that were sent to it masked.
     pub(super) fn masked(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| secret.masked_in(&text))
     }
 
-    /// Posts a request and waits for the head of the answer. Dropping the events closes the connection.
+    /// Posts a request and waits for the response's head. Dropping the events closes the connection.
     pub(super) async fn post(&self, request: &Value) -> Result<Events, Failure> {
         let body = request.to_string();
         if body.len() > AGUI_REQUEST_BYTES_MAX {
@@ -147,18 +147,18 @@ impl Endpoint {
         }
         let passes =
             status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
-        let told = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let said = tokio::time::timeout(self.silence_max, beginning(answer)).await.unwrap_or_default();
-        let said = self.masked(&said);
-        let said: String = said.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
-        let colon = if said.is_empty() { "" } else { ": " };
-        let message = format!("the endpoint answered {status}{colon}{said}");
+        let retry_after_s = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = tokio::time::timeout(self.silence_max, beginning(answer)).await.unwrap_or_default();
+        let text = self.masked(&text);
+        let text: String = text.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
+        let colon = if text.is_empty() { "" } else { ": " };
+        let message = format!("the endpoint answered {status}{colon}{text}");
         let code = if passes { "agui_unreachable" } else { "agui_refused" };
-        Failure { retry_after: told.map(Duration::from_secs), ..Failure::new(code, message, passes) }
+        Failure { retry_after: retry_after_s.map(Duration::from_secs), ..Failure::new(code, message, passes) }
     }
 
     fn events(&self, answer: Response) -> Events {
-        // The parser's blocks are unbounded, so bytes are counted before it, and forgotten with each block out.
+        // The parser's blocks are unbounded, so bytes are counted before it; each block it returns resets the count.
         let pending = Arc::new(AtomicUsize::new(0));
         let bytes = counted(answer, self.silence_max, Arc::clone(&pending));
         let blocks = SseByteStream::new(bytes.boxed()).inspect(move |_| pending.store(0, Ordering::Relaxed));
@@ -181,7 +181,7 @@ fn with_its_credential(value: Secret) -> Vec<Secret> {
     std::iter::once(value).chain(alone).collect()
 }
 
-/// [`Failure`] as the error of a body.
+/// [`Failure`] as the error type of a body.
 #[derive(Debug)]
 struct Broken(Failure);
 
@@ -193,7 +193,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The bytes of an answer until they are too many, or too long in coming.
+/// The bytes of a response. Ends with an error if a bound is exceeded or the endpoint is silent for too long.
 fn counted(
     answer: Response,
     silence_max: Duration,
@@ -231,7 +231,7 @@ fn counted(
     })
 }
 
-/// The first bytes of an answer, as text.
+/// The beginning of a response, at most [`ERROR_BYTES_MAX`], as text.
 async fn beginning(answer: Response) -> String {
     let (mut bytes, mut read) = (answer.bytes_stream(), Vec::new());
     while let Some(Ok(chunk)) = bytes.next().await {

@@ -1,4 +1,4 @@
-//! [`Entry`]: one thing that an endpoint said, as it is stored and as it is emitted.
+//! [`Entry`]: one item reported by an endpoint, as stored in the journal and as emitted.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// The stable name of what was cut.
+/// The error code for what a broken stream cut off.
 pub(super) const CUT: &str = "agui_cut";
 
-/// Words of the family `agui`.
+/// Event types of the family `agui`, without its prefix.
 const WORDS: [&str; 12] = [
     "activity_delta",
     "activity_snapshot",
@@ -36,19 +36,19 @@ const WORDS: [&str; 12] = [
 pub(super) enum Entry {
     /// A request was made.
     Posted,
-    /// Pieces of a text follow, which nothing stores.
+    /// A text begins; its pieces follow, and are not stored.
     Opened {
         span: SpanId,
         is_reasoning: bool,
     },
-    /// A whole message, or reasoning. `message` is AG-UI's; `about` is what else the event carries.
+    /// A complete message, or reasoning. `message` has AG-UI's form; `about` holds the event's other members.
     Text {
         span: SpanId,
         is_reasoning: bool,
         message: Value,
         about: Map<String, Value>,
     },
-    /// `parent` is the id of the message that the call belongs to, `args` the text as it came.
+    /// `parent` is the id of the message that the call belongs to, `args` the text as received.
     Called {
         span: SpanId,
         id: String,
@@ -57,7 +57,7 @@ pub(super) enum Entry {
         args: String,
         is_client: bool,
     },
-    /// `message` is AG-UI's, with the role `tool`.
+    /// `message` has AG-UI's form and the role `tool`.
     Returned {
         span: SpanId,
         id: String,
@@ -84,12 +84,12 @@ pub(super) enum Entry {
         span: SpanId,
         name: String,
     },
-    /// Another event of AG-UI, by a word of the family `agui`.
+    /// Another event of AG-UI; `word` is its type within the family `agui`.
     Noted {
         word: String,
         payload: Value,
     },
-    /// What was lost with a stream. `text` is what had come of it, if this process knows.
+    /// A text that was lost with its stream. `text` is the part received, if this process has it.
     TextCut {
         span: SpanId,
         is_reasoning: bool,
@@ -124,9 +124,9 @@ pub(super) enum Entry {
 }
 
 impl Entry {
-    /// The event that records it, if there is one.
+    /// The event that records the entry, if there is one.
     pub(super) fn draft(&self, id: &EventId) -> Option<Draft> {
-        let event = |said, span, payload: &Value| Some(draft(said, id, span, None, payload));
+        let event = |kind, span, payload: &Value| Some(draft(kind, id, span, None, payload));
         match self {
             Self::Text { span, is_reasoning: true, message, about } => {
                 event(Said::Reasoning, Some(span), &with(json!({"text": message["content"]}), about))

@@ -1,4 +1,4 @@
-//! [`Given`]: what a run is to do, as an endpoint of AG-UI reads it.
+//! [`Given`]: a run's input, in the form that an AG-UI endpoint reads.
 
 use std::collections::BTreeSet;
 
@@ -22,26 +22,26 @@ use crate::{
     threads::state_thread,
 };
 
-/// The version of the protocol that requests made here are written for.
+/// The protocol version of the requests built here.
 const PROTOCOL_VERSION: &str = "1.0";
 
 /// The input of one run.
 pub(super) struct Given {
-    /// A `RunAgentInput`; without messages if they are those of the thread and [`Given::said`].
+    /// A `RunAgentInput` without its messages.
     request: Map<String, Value>,
-    /// Its client sends the whole conversation.
+    /// Whether the client sends the whole conversation.
     is_whole: bool,
-    /// What is new, as messages of AG-UI.
-    said: Vec<Value>,
-    /// The same as the log has it.
-    told: Vec<(SpanId, Value)>,
+    /// The input's messages in AG-UI's form: the whole conversation, or only what is new.
+    messages: Vec<Value>,
+    /// The new messages as the log has them, with their spans.
+    logged: Vec<(SpanId, Value)>,
     /// The names of the client's tools.
     pub(super) tools: BTreeSet<String>,
 }
 
 impl Given {
-    /// Reads a run's input: a `RunAgentInput` as it is, anything else as a message of a user. The error is for the person
-    /// who reads the failed run.
+    /// Reads a run's input: a `RunAgentInput`, or anything else that [`messages_of`] reads. The error becomes the run's
+    /// failure.
     pub(super) async fn of(host: &dyn RunHost, input: Value) -> Result<Self, String> {
         let context = host.context();
         let is_whole = input["messages"].is_array() && (input["threadId"].is_string() || input["runId"].is_string());
@@ -49,18 +49,18 @@ impl Given {
             let Value::Object(request) = input else { return Err("the input is not an object".to_owned()) };
             return Self::whole(context, request);
         }
-        let told = messages_of(&input).into_iter().enumerate().map(|(n, message)| {
+        let logged = messages_of(&input).into_iter().enumerate().map(|(n, message)| {
             let mut payload = json!({"role": message.role, "content": message.visible()});
             if let Some(call) = &message.tool_call_id {
                 payload["tool_call_id"] = json!(fitted(own_id(call)));
             }
             (SpanId::trusted(&format!("input.{n}")), payload)
         });
-        let (told, mut messages) = (told.collect(), messages_of(&input));
-        for part in messages.iter_mut().flat_map(|message| &mut message.content) {
+        let (logged, mut parsed) = (logged.collect(), messages_of(&input));
+        for part in parsed.iter_mut().flat_map(|message| &mut message.content) {
             fetch(host, part).await;
         }
-        let said = messages.iter().enumerate().map(|(n, message)| message_of(context, n, message)).collect();
+        let messages = parsed.iter().enumerate().map(|(n, message)| message_of(context, n, message)).collect();
         let request = Map::from_iter([
             ("threadId".to_owned(), json!(state_thread(context))),
             ("runId".to_owned(), json!(context.run_id)),
@@ -69,15 +69,15 @@ impl Given {
             ("context".to_owned(), json!([])),
             ("forwardedProps".to_owned(), json!({})),
         ]);
-        Ok(Self { request, is_whole: false, said, told, tools: BTreeSet::new() })
+        Ok(Self { request, is_whole: false, messages, logged, tools: BTreeSet::new() })
     }
 
     fn whole(context: &RunContext, mut request: Map<String, Value>) -> Result<Self, String> {
-        let said = match request.remove("messages") {
+        let messages = match request.remove("messages") {
             Some(Value::Array(messages)) => messages,
             _ => Vec::new(),
         };
-        if let Some(wrong) = said.iter().position(|message| !message.is_object()) {
+        if let Some(wrong) = messages.iter().position(|message| !message.is_object()) {
             return Err(format!("messages[{wrong}] of the input is not an object"));
         }
         if let Some(thread) = &context.thread_id {
@@ -90,29 +90,29 @@ impl Given {
             return Err(format!("the input has more than {CLIENT_TOOLS_MAX} tools"));
         }
         let tools = tools.iter().filter_map(|tool| Some(tool["name"].as_str()?.to_owned())).collect();
-        // What came before the agent's last message was told by earlier runs.
-        let new = said.iter().rposition(|message| message["role"] == "assistant").map_or(0, |last| last + 1);
-        let told = said[new..].iter().enumerate().filter_map(|(n, message)| told(n, message)).collect();
-        Ok(Self { request, is_whole: true, said, told, tools })
+        // Messages up to the agent's last one were logged by earlier runs.
+        let new = messages.iter().rposition(|message| message["role"] == "assistant").map_or(0, |last| last + 1);
+        let logged = messages[new..].iter().enumerate().filter_map(|(n, message)| logged(n, message)).collect();
+        Ok(Self { request, is_whole: true, messages, logged, tools })
     }
 
-    /// The messages that are new with this run, each with its span and as `message.completed` carries it.
+    /// The messages that are new in this run, each with its span and its payload of `message.completed`.
     pub(super) fn told(&self) -> Vec<(SpanId, Value)> {
-        self.told.clone()
+        self.logged.clone()
     }
 
-    /// The conversation as this run begins it. `before` is what earlier runs of the thread left.
+    /// The conversation when this run begins. `before` is the thread's state after earlier runs.
     pub(super) fn begun(&self, before: Option<Talk>) -> Talk {
         let before = before.unwrap_or_default();
         let mut messages = if self.is_whole { Vec::new() } else { before.messages };
-        messages.extend(self.said.iter().cloned());
+        messages.extend(self.messages.iter().cloned());
         let state = match self.request.get("state") {
             Some(state) => state.clone(),
             None if before.state.is_null() => json!({}),
             None => before.state,
         };
-        // What the client said has its span in the log, so the endpoint's messages get others.
-        let spans = self.told.iter().map(|(span, _)| span.to_string()).collect();
+        // The client's messages use these spans in the log, so the endpoint's messages get others.
+        let spans = self.logged.iter().map(|(span, _)| span.to_string()).collect();
         Talk { messages, state, turn: Turn { spans, ..Turn::default() } }
     }
 
@@ -133,8 +133,8 @@ impl Given {
     }
 }
 
-/// A message of the client as the log has it: a user's, or the result of a tool of the client.
-fn told(n: usize, message: &Value) -> Option<(SpanId, Value)> {
+/// A client's message as the log has it: a user's, or the result of a client tool; `None` for any other.
+fn logged(n: usize, message: &Value) -> Option<(SpanId, Value)> {
     let content = match &message["content"] {
         Value::String(text) => json!([{"type": "text", "text": text}]),
         Value::Array(parts) => json!(parts),
@@ -151,7 +151,7 @@ fn told(n: usize, message: &Value) -> Option<(SpanId, Value)> {
     }
 }
 
-/// The endpoint's own id of a call, of the one that clients of other protocols know.
+/// The endpoint's id of a call: clients of other protocols know it as `RUN/ID`.
 fn own_id(call: &str) -> &str {
     match call.split_once('/') {
         Some((run, id)) if run.parse::<RunId>().is_ok() => id,
@@ -159,7 +159,7 @@ fn own_id(call: &str) -> &str {
     }
 }
 
-/// A message of our own form as AG-UI has it.
+/// Converts a message to AG-UI's form.
 fn message_of(context: &RunContext, n: usize, message: &Message) -> Value {
     let id = format!("{}.input.{n}", context.run_id);
     if let Some(call) = &message.tool_call_id {

@@ -1,10 +1,10 @@
-//! [`Live`]: one answer of an endpoint, event by event, as it comes.
+//! [`Live`]: reads the events of one response.
 //!
-//! Text is passed on in pieces and recorded when it is whole; so are a call's arguments, without pieces. Ids of the
-//! endpoint are spans as they are, if they can be ([`fitted`]). An id that this request has used already belongs to
-//! something else, and its span gets a number ([`unused`]). An id that an earlier request of this run has used may be
-//! sent again, because the endpoint got that message back as history: it is held until its end and skipped if it is the
-//! same.
+//! Text is passed on in pieces and recorded when it is complete; a call's arguments are only recorded. The endpoint's
+//! ids become spans, unchanged if they are valid ([`fitted`]). An id that this request has used already belongs to
+//! something else, and its span gets a number ([`unused`]). An id that an earlier request of this run has used may be a
+//! repetition, because the endpoint received that message as history: its content is held back until its end and
+//! skipped if it is the same.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ const TEXT_CHUNK: &str = "TEXT_MESSAGE_CHUNK";
 const REASONING_CHUNK: &str = "REASONING_MESSAGE_CHUNK";
 const CALL_CHUNK: &str = "TOOL_CALL_CHUNK";
 
-/// What an event adds, in order.
+/// What an event adds: a piece of a text that is still being written, or an entry.
 #[derive(Debug, PartialEq)]
 pub(super) enum Out {
     Piece { span: SpanId, is_reasoning: bool, role: String, text: String },
@@ -35,7 +35,7 @@ pub(super) enum Out {
 }
 
 impl Out {
-    /// What is recorded of it.
+    /// The entry to record, if it is one.
     pub(super) fn entry(&self) -> Option<&Entry> {
         match self {
             Self::Entry(entry) => Some(entry),
@@ -44,11 +44,11 @@ impl Out {
     }
 }
 
-/// A text that has begun.
+/// A text that has not ended.
 struct Text {
     id: String,
     is_reasoning: bool,
-    /// `None` while it may be one that was sent before.
+    /// `None` while it may repeat a text of an earlier request.
     span: Option<SpanId>,
     role: String,
     about: Map<String, Value>,
@@ -65,7 +65,7 @@ struct Call {
     halves: Halves,
 }
 
-/// The reader of one answer.
+/// The reader of one response.
 pub(super) struct Live<'a> {
     /// The names of the client's tools.
     client_tools: &'a BTreeSet<String>,
@@ -74,17 +74,17 @@ pub(super) struct Live<'a> {
     calls: Vec<Call>,
     /// The text or call that chunks without an id continue.
     chunk: Option<(&'static str, String)>,
-    /// Spans that began in this answer.
+    /// Spans used in this response.
     used: BTreeSet<String>,
     events: usize,
     steps: usize,
-    /// Why the answer cannot be read on, for the person who reads the failed run.
+    /// Set once the response exceeds a bound; becomes the run's failure.
     pub(super) too_much: Option<String>,
     pub(super) out: Vec<Out>,
 }
 
 impl<'a> Live<'a> {
-    /// `request` counts the requests of the run.
+    /// `request` is the request's number in the run, from 1.
     pub(super) fn new(client_tools: &'a BTreeSet<String>, request: u32) -> Self {
         Self {
             client_tools,
@@ -100,7 +100,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Takes one event. No other may follow one that is [too much](Live::too_much).
+    /// Reads one event. Must not be called again once `too_much` is set.
     pub(super) fn take(&mut self, talk: &mut Talk, event: &Event<'_>) {
         self.events += 1;
         if self.events > AGUI_EVENTS_MAX {
@@ -144,7 +144,7 @@ impl<'a> Live<'a> {
         self.put(talk, Entry::Noted { word: "raw".to_owned(), payload: json!({"event": event.value}) });
     }
 
-    /// Whether an id may belong to something that an earlier request brought.
+    /// Whether an id may repeat one from an earlier request.
     fn may_be_again(&self, talk: &Talk, id: &str) -> bool {
         let span = fitted(id);
         talk.turn.spans.contains(span.as_str()) && !self.used.contains(span.as_str())
@@ -297,7 +297,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Everything that was written is complete now, whether the endpoint said so or not.
+    /// Ends all open texts and calls, even if the endpoint did not.
     fn end_all(&mut self, talk: &mut Talk) {
         for (id, is_reasoning) in self.texts.iter().map(|text| (text.id.clone(), text.is_reasoning)).collect::<Vec<_>>()
         {
@@ -334,7 +334,7 @@ impl<'a> Live<'a> {
         self.put(talk, Entry::Ended { end });
     }
 
-    /// Closes the texts that will not be completed, with what there is of them.
+    /// Closes the open texts as cut off, with what was received.
     pub(super) fn cut(&mut self, talk: &mut Talk, why: &str) {
         for Text { span, is_reasoning, text, .. } in std::mem::take(&mut self.texts) {
             let Some(span) = span else { continue };
@@ -367,7 +367,7 @@ impl<'a> Live<'a> {
         self.more_args(talk, &id, event);
     }
 
-    /// Chunks have no end of their own: whatever follows them ends the text or the call.
+    /// Chunks have no end event: the next event that is not one of theirs ends the text or the call.
     fn end_chunk_before(&mut self, talk: &mut Talk, kind: &str, event: &Event<'_>) {
         let passes = matches!(kind, "RAW" | "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "REASONING_ENCRYPTED_VALUE");
         let Some((open, id)) = self.chunk.clone().filter(|_| !passes) else { return };

@@ -1,16 +1,16 @@
-//! [`Proxy`]: an agent that is an AG-UI endpoint elsewhere. Its stream becomes the run's log.
+//! [`Proxy`]: an agent behind a remote AG-UI endpoint, whose stream becomes the run's log.
 //!
 //! ```text
 //! post → (it asks?) → ask → post → … → end
 //! ```
 //!
-//! An endpoint keeps nothing between two requests: what it needs comes with each of them. So a run that lost its process,
-//! or a stream that was cut, continues by a request with the messages that were complete. Invariants kept here: what is
-//! recorded is stored first, in the journal of its step ([`post`]), and then emitted under ids that follow from its place
-//! there, so nothing is recorded twice; and what was lost is in the log.
+//! An endpoint keeps no state between requests: each request contains all it needs. So a run that lost its process, or
+//! whose stream was cut, continues with a request that holds the complete messages. Invariants kept here: entries are
+//! stored first, in the journal of their step ([`post`]), and then emitted under ids derived from their place in it, so
+//! nothing is recorded twice; and what was lost is reported in the log.
 //!
-//! Start reading at [`graph`], then [`post`] (a request and its stream), [`live`] (events as they come) and [`talk`] (what
-//! they add up to). [`endpoint`] speaks HTTP, [`input`] makes the request.
+//! Start reading at [`graph`], then [`post`] (a request and its stream), [`live`] (reading events) and [`talk`] (the
+//! conversation they add up to). [`endpoint`] is the HTTP client, [`input`] builds the requests.
 
 mod ask;
 mod endpoint;
@@ -51,7 +51,7 @@ pub(super) struct Proxy {
 struct Work {
     endpoint: Arc<Endpoint>,
     given: Given,
-    /// Emits what the endpoint says. The graph's own steps are not the agent's, and are emitted by nobody.
+    /// Emits the endpoint's events. The graph's own steps are not the agent's, so they are not emitted.
     emitter: Arc<dyn Emitter>,
 }
 
@@ -100,7 +100,7 @@ fn graph(work: &Arc<Work>) -> Result<Graph<Talk>, InvalidGraph> {
     let posting = Arc::clone(work);
     let asks = |talk: &Talk| if talk.turn.asked.is_empty() { Next::End } else { Next::To("ask") };
     Graph::new(GRAPH, "post")
-        .node("post", move |visit| post::post(Arc::clone(&posting), visit))
+        .node("post", move |context| post::post(Arc::clone(&posting), context))
         .node("ask", ask::ask)
         .choice("post", &["ask"], asks)
         .edge("ask", Next::To("post"))

@@ -1,7 +1,7 @@
-//! The endpoint's turn: a request, and its stream until it ends, asks, or cannot go on.
+//! The `post` node: makes requests and reads their streams until the run ends, asks or fails.
 //!
-//! The journal of the step is a list of [`Entry`] lists under the keys `0`, `1`, `2` …: what arrived together is stored
-//! together, and emitted after that. A step that is repeated reads it first, so it knows what its predecessor got.
+//! The journal of the step holds lists of [`Entry`] under the keys `0`, `1`, `2` …: what arrived together is stored
+//! together, and then emitted. A repeated step reads it first, so it knows what the step before the crash received.
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -24,27 +24,27 @@ use crate::{
     engine::{NodeContext, Stop},
 };
 
-/// A step at work.
+/// The state of a step.
 struct Post<'a> {
     work: &'a Work,
-    visit: &'a NodeContext<Talk>,
+    context: &'a NodeContext<Talk>,
     talk: Talk,
     /// The next key of the journal.
     next: usize,
-    /// Bytes in the journal.
+    /// Bytes that this process added to the journal.
     bytes: usize,
 }
 
-/// How a request went.
+/// The outcome of a request.
 enum Went {
     /// The run has ended, or asks.
     Through,
-    /// `has_begun`: after an event of its answer.
+    /// `has_begun`: whether an event was received.
     Wrong { failure: Failure, has_begun: bool },
 }
 
-pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -> Result<Talk, Stop> {
-    let mut post = Post { work: &work, talk: (*visit.state).clone(), visit: &visit, next: 0, bytes: 0 };
+pub(super) async fn post(work: std::sync::Arc<Work>, context: NodeContext<Talk>) -> Result<Talk, Stop> {
+    let mut post = Post { work: &work, talk: (*context.state).clone(), context: &context, next: 0, bytes: 0 };
     post.replay().await?;
     let endpoint = &work.endpoint;
     if post.talk.turn.is_posting {
@@ -82,10 +82,10 @@ pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -
 }
 
 impl Post<'_> {
-    /// Reads the journal of a predecessor. Its last entries may not have been emitted.
+    /// Reads the journal of an interrupted step, and emits its last entries again: they may not have been emitted.
     async fn replay(&mut self) -> Result<(), Stop> {
         let mut last = Vec::new();
-        while let Some(entries) = self.visit.kept::<Vec<Entry>>(&self.next.to_string()) {
+        while let Some(entries) = self.context.kept::<Vec<Entry>>(&self.next.to_string()) {
             for entry in &entries {
                 self.talk.record(entry);
             }
@@ -98,7 +98,7 @@ impl Post<'_> {
         Ok(())
     }
 
-    /// Makes one request and reads its answer as far as it goes.
+    /// Makes one request and reads its stream as far as possible.
     async fn request(&mut self) -> Result<Went, Stop> {
         if !self.talk.turn.is_posting {
             self.record_all(vec![Entry::Posted]).await?;
@@ -143,7 +143,7 @@ impl Post<'_> {
         Ok(Went::Wrong { failure, has_begun })
     }
 
-    /// An error may repeat what was sent, and becomes the run's.
+    /// Masks credentials in an error event: it may repeat what was sent, and becomes the run's.
     fn mask(&self, event: &mut Value) {
         if event["type"] != "RUN_ERROR" {
             return;
@@ -155,7 +155,8 @@ impl Post<'_> {
         }
     }
 
-    /// A request that got no event is made again, as it was.
+    /// Notes that a request without any event will be made again unchanged, or fails the run if the failure is
+    /// permanent.
     async fn again(&mut self, failure: &Failure) -> Result<(), Stop> {
         if !failure.is_temporary {
             return self.fail(failure.code, failure.message.clone()).await;
@@ -209,7 +210,7 @@ impl Post<'_> {
         self.keep(entries.into_iter().map(Out::Entry).collect()).await
     }
 
-    /// Stores what was recorded, then emits it. What is over the bound ends the run instead.
+    /// Stores entries, then emits them with the pieces. If the journal exceeds its bound, the run fails instead.
     async fn keep(&mut self, mut out: Vec<Out>) -> Result<(), Stop> {
         let mut recorded = json!(entries(&out));
         self.bytes += recorded.to_string().len();
@@ -226,7 +227,7 @@ impl Post<'_> {
         }
         let at = self.next;
         if recorded.as_array().is_some_and(|recorded| !recorded.is_empty()) {
-            self.visit.keep(&at.to_string(), recorded).await?;
+            self.context.keep(&at.to_string(), recorded).await?;
             self.next += 1;
         }
         self.emit(at, out).await
@@ -237,7 +238,7 @@ impl Post<'_> {
         let drafts = out.into_iter().filter_map(|out| match out {
             Out::Piece { span, is_reasoning, role, text } => Some(piece(is_reasoning, &role, &span, &text)),
             Out::Entry(entry) => {
-                let id = EventId::trusted(&format!("agui:{}:{at}.{n}", self.visit.span));
+                let id = EventId::trusted(&format!("agui:{}:{at}.{n}", self.context.span));
                 n += 1;
                 entry.draft(&id)
             }

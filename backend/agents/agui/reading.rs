@@ -1,4 +1,4 @@
-//! What an event of an endpoint says that is neither text nor a call, and what a run brought.
+//! Parses events, converts those that are neither texts nor calls, and derives the output of a run.
 
 use std::ops::Index;
 
@@ -7,19 +7,19 @@ use serde_json::{Map, Value, json};
 use super::{entry::Entry, spans::fitted, talk::Talk};
 use crate::domain::lenient::{self, Unread, UnreadMembers};
 
-/// The events of texts and calls, and their members. All are texts.
+/// Prefixes of the types of text and call events, and the members of these, all of them strings.
 const PIECES: [&str; 3] = ["TEXT_MESSAGE_", "REASONING_MESSAGE_", "TOOL_CALL_"];
 const MEMBERS: [&str; 9] =
     ["messageId", "role", "delta", "name", "subagentRunId", "toolCallId", "toolCallName", "parentMessageId", "content"];
 /// Characters kept of names and codes that an endpoint chose.
 const WORD_CHARS_MAX: usize = 128;
-/// Deepest nesting of an event that is read as JSON, levels: what is recorded of it lies some levels deeper.
+/// Maximum nesting of an event that is read as JSON, levels: it is recorded some levels deeper.
 const DEPTH_MAX: usize = 56;
 
-/// One `data` of the stream.
+/// The `data` of one event.
 pub(super) struct Event<'a> {
     pub(super) value: Value,
-    /// As it came: it may hold half a character, and the next event the other half.
+    /// Not decoded: it may end within a surrogate pair that the next event completes.
     pub(super) delta: Option<Unread<'a>>,
 }
 
@@ -32,8 +32,8 @@ impl Index<&str> for Event<'_> {
 }
 
 impl<'a> Event<'a> {
-    /// What is not JSON, or nested too deeply, is an event of no known type. One of a text or a call is read by its
-    /// members, so that none of the others can spoil it.
+    /// Data that is not JSON, or is nested too deeply, is an event of no known type. Of a text or call event, the
+    /// readable members are used.
     pub(super) fn read(data: &'a str) -> Self {
         let members = Unread::parse(data).map(Unread::members).unwrap_or_default();
         let whole = lenient::value(data.as_bytes()).ok().filter(|event| is_shallow(event, DEPTH_MAX));
@@ -42,7 +42,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The members of an event of a text or a call that can be read.
+/// The readable members of a text or call event.
 fn partly(members: &UnreadMembers<'_>) -> Option<Value> {
     let kind = members.text("type").filter(|kind| PIECES.iter().any(|family| kind.starts_with(family)))?;
     let known = MEMBERS.iter().filter_map(|name| Some((*name, members.text(name)?)));
@@ -57,12 +57,12 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// A name or code of the endpoint, without control characters and no longer than a name is.
+/// A name or code from the endpoint, without control characters and cut to [`WORD_CHARS_MAX`].
 pub(super) fn word(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(WORD_CHARS_MAX).collect()
 }
 
-/// What an event of the family `agui` records; `None` for a type that is not known.
+/// The entry for an event of the family `agui`; `None` for an unknown type.
 pub(super) fn noted(kind: &str, event: &Value) -> Option<Entry> {
     Some(match kind {
         "STATE_SNAPSHOT" => Entry::State { snapshot: event["snapshot"].clone() },
@@ -87,7 +87,7 @@ pub(super) fn noted(kind: &str, event: &Value) -> Option<Entry> {
     })
 }
 
-/// The members of an event, without its type and time, in this program's spelling: `toolCallId` is `tool_call_id`.
+/// The members of an event except its type and time, named in snake case: `toolCallId` becomes `tool_call_id`.
 fn named_as_ours(event: &Value) -> Value {
     let mut payload = Map::new();
     for (name, value) in event.as_object().into_iter().flatten() {
@@ -113,7 +113,7 @@ pub(super) fn earlier_name(talk: &Talk, id: &str) -> String {
     word(name.unwrap_or("unnamed"))
 }
 
-/// What a run brought: the endpoint's result or, without one, its last text and the calls that wait for the client.
+/// The output of a run: the endpoint's result or, without one, its last text and the calls that wait for the client.
 pub(super) fn output(talk: &Talk, result: &Value) -> Value {
     if !result.is_null() {
         return result.clone();
@@ -123,8 +123,9 @@ pub(super) fn output(talk: &Talk, result: &Value) -> Value {
         message["id"].as_str().is_some_and(is_in)
     };
     let has_text = |message: &Value| message["content"].as_str().is_some_and(|text| !text.is_empty());
-    let said = |message: &&Value| message["role"] == "assistant" && has_text(message) && is_of_turn(message);
-    let last = talk.messages.iter().rev().find(said).map_or_else(|| json!(""), |message| message["content"].clone());
+    let is_answer = |message: &&Value| message["role"] == "assistant" && has_text(message) && is_of_turn(message);
+    let last =
+        talk.messages.iter().rev().find(is_answer).map_or_else(|| json!(""), |message| message["content"].clone());
     let calls: Vec<Value> = talk
         .open_calls()
         .map(|(_, called)| json!({"id": called.span, "name": called.name, "args": called.args}))

@@ -7,8 +7,8 @@ use crate::domain::{
     limits::{AGUI_EVENTS_MAX, AGUI_ID_CHARS_MAX},
 };
 
-/// The span for an id of the endpoint: the id itself or, if it is empty, has control characters or is too long for an
-/// event's id beside it, `id-` and the beginning of its SHA-256.
+/// The span for an endpoint's id: the id itself or, if it is empty, has control characters or is longer than
+/// [`AGUI_ID_CHARS_MAX`], `id-` and the beginning of its SHA-256.
 pub(super) fn fitted(id: &str) -> SpanId {
     let fits = !id.is_empty() && id.chars().count() <= AGUI_ID_CHARS_MAX && !id.chars().any(char::is_control);
     if fits {

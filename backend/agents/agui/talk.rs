@@ -1,4 +1,4 @@
-//! [`Talk`]: the conversation with an endpoint, and how far this run is in it.
+//! [`Talk`]: the conversation with an endpoint, and the progress of the current run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::{
     engine::State,
 };
 
-/// What a thread stores.
+/// The state stored in a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Talk {
@@ -19,26 +19,26 @@ pub(super) struct Talk {
     pub messages: Vec<Value>,
     /// The state that endpoint and client share.
     pub state: Value,
-    /// Of the run that is at work, or was last.
+    /// The progress of the current run, or of the last one.
     pub turn: Turn,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Turn {
-    /// Requests made, not counting those that got no event.
+    /// Requests made; a request that is repeated because it got no event counts once.
     pub requests: u32,
-    /// A request was begun and its stream has not come to its end.
+    /// Whether a request was begun and its stream has not ended.
     pub is_posting: bool,
-    /// Consecutive requests that brought nothing complete.
+    /// Consecutive requests without a complete text or result.
     pub failures: u32,
-    /// Texts that are being written; `true` for reasoning.
+    /// Open texts; `true` for reasoning.
     pub open: BTreeMap<SpanId, bool>,
     pub steps: Vec<(SpanId, String)>,
     /// Spans of messages, reasoning and calls so far.
     pub spans: BTreeSet<String>,
-    /// Ids of messages that came with a snapshot of the conversation and were not there before.
+    /// Ids of new messages in snapshots of the conversation.
     pub brought: BTreeSet<String>,
     /// By the endpoint's ids.
     pub calls: BTreeMap<String, Called>,
@@ -46,7 +46,7 @@ pub(super) struct Turn {
     pub asked: Vec<Asked>,
     /// Spans of all questions so far.
     pub questions: BTreeSet<String>,
-    /// The answers of people since the last request that went through.
+    /// People's answers since the last successful request.
     pub resume: Vec<Resume>,
     pub end: Option<End>,
 }
@@ -67,16 +67,16 @@ pub(super) struct Asked {
     pub span: SpanId,
     /// The endpoint's id.
     pub id: String,
-    /// The call that it is about, by the endpoint's id.
+    /// The endpoint's id of the call that it is about.
     pub call: Option<String>,
     pub payload: Value,
 }
 
-/// An answer of a person, as a request carries it.
+/// A person's answer, as a request carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resume {
     pub entry: Value,
-    /// The call that it lets go on, by the endpoint's id.
+    /// The endpoint's id of the call that it lets continue.
     pub call: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl State for Talk {
 }
 
 impl Talk {
-    /// Adds what was recorded.
+    /// Applies a recorded entry.
     pub(super) fn record(&mut self, entry: &Entry) {
         let turn = &mut self.turn;
         match entry {
@@ -128,7 +128,7 @@ impl Talk {
             Entry::Messages { messages } => self.replace(messages),
             Entry::State { snapshot } => self.state = snapshot.clone(),
             Entry::StateDelta { delta } => {
-                // What does not fit was reported when it came.
+                // A delta that does not fit was reported when it arrived.
                 if let Ok(state) = json_patch::apply(&self.state, delta, AGUI_EVENT_BYTES_MAX) {
                     self.state = state;
                 }
@@ -149,7 +149,7 @@ impl Talk {
         }
     }
 
-    /// Takes the endpoint's whole conversation. What is new in it, after what a user said last, is of this run.
+    /// Replaces the conversation. New messages after the user's last one count as this run's.
     fn replace(&mut self, messages: &[Value]) {
         let known: BTreeSet<&str> = self.messages.iter().filter_map(|message| message["id"].as_str()).collect();
         let asked = messages.iter().rposition(|message| message["role"] == "user").map_or(0, |at| at + 1);
@@ -163,20 +163,20 @@ impl Talk {
         self.turn.calls.iter().filter(|(_, called)| !called.is_answered)
     }
 
-    /// The answers that the next request carries: not those about calls that have a result already.
+    /// The answers for the next request, except those about calls that already have a result.
     pub(super) fn resume(&self) -> impl Iterator<Item = &Resume> {
         let waits = |call: &String| self.turn.calls.get(call).is_none_or(|called| !called.is_answered);
         self.turn.resume.iter().filter(move |resume| resume.call.as_ref().is_none_or(waits))
     }
 
-    /// Calls that were made and whose result is lost with a stream: not those that go on with the next request.
+    /// Calls whose result was lost with a stream, except those that continue with the next request.
     pub(super) fn lost_calls(&self) -> Vec<(String, Called)> {
         let goes_on = |id: &String| self.turn.resume.iter().any(|resume| resume.call.as_ref() == Some(id));
         let lost = self.open_calls().filter(|(id, _)| !goes_on(id));
         lost.map(|(id, called)| (id.clone(), called.clone())).collect()
     }
 
-    /// The message with this id, newest first.
+    /// The newest message with this id.
     pub(super) fn message(&self, id: &str) -> Option<&Value> {
         self.messages.iter().rev().find(|message| message["id"] == id)
     }
@@ -208,7 +208,7 @@ impl Talk {
         }
     }
 
-    /// Takes a call that has no result out of the conversation: no model accepts one.
+    /// Removes a call without a result from the conversation, because no model accepts one.
     fn forget_call(&mut self, id: &str) {
         self.turn.calls.remove(id);
         for message in self.messages.iter_mut().filter_map(Value::as_object_mut) {
@@ -238,7 +238,7 @@ impl Talk {
     }
 }
 
-/// Arguments as an event carries them: JSON, or the text where it is none.
+/// Arguments as an event carries them: JSON, or the text if it is not JSON.
 pub(super) fn read(args: &str) -> Value {
     if args.is_empty() {
         return json!({});

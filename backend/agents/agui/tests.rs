@@ -1,4 +1,4 @@
-//! A proxied run whose process dies at every operation it makes, one after the other.
+//! A proxied run whose process crashes at each of its operations in turn.
 
 use std::{
     collections::BTreeMap,
@@ -30,14 +30,14 @@ use crate::{
     engine::{Durability, Ended, RunEnv},
 };
 
-/// An endpoint that keeps nothing: what it says next follows from the messages and answers that come with a request.
-/// Its ids are new in every request.
+/// A stateless endpoint: its events depend only on the messages and answers in the request. Its ids are new in every
+/// request.
 async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Value>>>) {
     let requests = AtomicUsize::new(0);
     while let Ok((mut socket, _)) = listener.accept().await {
         let request = read(&mut socket).await;
         let n = requests.fetch_add(1, Ordering::SeqCst);
-        let frames: Vec<String> = said(&request, n).iter().map(|event| format!("data: {event}\n\n")).collect();
+        let frames: Vec<String> = events(&request, n).iter().map(|event| format!("data: {event}\n\n")).collect();
         let body = frames.concat();
         asked.lock().unwrap().push(request);
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
@@ -59,8 +59,9 @@ async fn read(socket: &mut TcpStream) -> Value {
     }
 }
 
-fn said(request: &Value, n: usize) -> Vec<Value> {
-    let has = |content: &str| request["messages"].as_array().unwrap().iter().any(|told| told["content"] == content);
+fn events(request: &Value, n: usize) -> Vec<Value> {
+    let has =
+        |content: &str| request["messages"].as_array().unwrap().iter().any(|message| message["content"] == content);
     let text = |words: &str| {
         let id = format!("{words}.{n}");
         vec![
@@ -69,15 +70,15 @@ fn said(request: &Value, n: usize) -> Vec<Value> {
             json!({"type": "TEXT_MESSAGE_END", "messageId": id}),
         ]
     };
-    let mut said = vec![json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})];
+    let mut events = vec![json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})];
     for words in ["one", "two"] {
         if !has(words) {
-            said.extend(text(words));
+            events.extend(text(words));
         }
     }
     if !has("hit") {
         let id = format!("call.{n}");
-        said.extend([
+        events.extend([
             json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": "look"}),
             json!({"type": "TOOL_CALL_END", "toolCallId": id}),
             json!({"type": "TOOL_CALL_RESULT", "messageId": format!("result.{n}"), "toolCallId": id, "content": "hit"}),
@@ -85,12 +86,12 @@ fn said(request: &Value, n: usize) -> Vec<Value> {
     }
     let is_answered = !request["resume"].is_null();
     if is_answered && !has("three") {
-        said.extend(text("three"));
+        events.extend(text("three"));
     }
     let asks = json!({"type": "interrupt", "interrupts": [{"id": "sure", "reason": "confirmation"}]});
     let outcome = if is_answered || has("three") { json!({"type": "success"}) } else { asks };
-    said.push(json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome}));
-    said
+    events.push(json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome}));
+    events
 }
 
 async fn worked(world: &Arc<World>, url: &str, attempt: usize) -> Result<Ended<Value>, HostError> {
@@ -116,7 +117,7 @@ async fn worked(world: &Arc<World>, url: &str, attempt: usize) -> Result<Ended<V
     Arc::new(Proxy { endpoint }).work(env, json!("go")).await
 }
 
-/// Works until the run has ended, in a new process after each death, and answers what is asked.
+/// Executes the run to its end, in a new process after each crash, and answers its questions.
 async fn through(mut world: Arc<World>, url: &str) -> (Arc<World>, Value) {
     for attempt in 0..8 {
         match worked(&world, url, attempt).await {

@@ -1,8 +1,8 @@
-//! Tools of the client: offered to the model like the agent's own, called by whoever reads the run.
+//! Tools of the client: offered to the model like the agent's own, executed by a client that reads the run.
 //!
-//! A run whose model calls one is over: its output names the calls, and the next run of the thread brings their results
-//! among its messages. Invariant kept here: a result is taken only for a call that waits for the client, so no input can
-//! make up what a tool of the agent has said; any other is ignored, and never the words of a user.
+//! A call of such a tool ends the run: its output names the calls, and the next run of the thread has their results
+//! among its messages. Invariant kept here: a result is accepted only for a call that waits for the client, so no input
+//! can forge a result of the agent's own tools; any other result is ignored, and never becomes a user's message.
 
 use std::collections::BTreeSet;
 
@@ -20,21 +20,21 @@ use crate::{
     domain::limits::{CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX},
 };
 
-/// The stable name of an input whose tools cannot be offered.
+/// The error code for an input whose tools cannot be offered.
 pub(super) const INVALID: &str = "client_tools";
 
 /// A call that waits for its client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// What the client knows it by: the run's id stands before the one in the log, which is unique in that run only.
-    /// A thread that an older version stored has the latter alone.
+    /// The id that the client knows: the run's id, then the id in the log, which is unique in its run only. Threads
+    /// stored by older versions have the latter alone.
     #[serde(alias = "span")]
     pub id: String,
     /// The model's id.
     pub call_id: String,
 }
 
-/// The tools of a run's input. The error is for the person who reads the failed run.
+/// The tools of a run's input. The error becomes the run's failure.
 pub(super) fn tools(assistant: &Assistant, input: &Value) -> Result<Vec<ToolSpec>, String> {
     let tools = match input.get("tools") {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -68,7 +68,8 @@ pub(super) fn tools(assistant: &Assistant, input: &Value) -> Result<Vec<ToolSpec
 }
 
 impl Conversation {
-    /// The answers to the calls that have none, from a new run's input where they waited for the client.
+    /// Results for the calls that have none: from a new run's input for those that waited for the client, else a note
+    /// that there is none.
     pub(super) fn answers(&self, input: &[Message]) -> Vec<Message> {
         let answer = |call: String| {
             let Some(waiting) = self.waiting.iter().find(|waiting| waiting.call_id == call) else {
@@ -82,7 +83,7 @@ impl Conversation {
         self.open_calls().into_iter().map(answer).collect()
     }
 
-    /// What a run of this conversation brings: the last answer, and the calls that wait for the client.
+    /// A run's output: the last answer, and the calls that wait for the client.
     pub(super) fn output(&self) -> Value {
         let mut output = json!({"response": self.answer()});
         let calls = self.messages.iter().rev().find(|message| !message.tool_calls.is_empty());
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use crate::agents::model::{MessageRole, ToolCall};
 
-    /// A conversation whose call `c` waits for the client, which knows it by this id.
+    /// A conversation whose call `c` waits for the client, which knows it as `id`.
     fn waiting(id: &str) -> Conversation {
         let (id_of_model, name) = ("c".to_owned(), "look".to_owned());
         let call = ToolCall { id: id_of_model, name, args: json!({}), signatures: Vec::new(), origin: None };

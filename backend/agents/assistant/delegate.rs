@@ -1,4 +1,4 @@
-//! Delegating to other agents: a tool call becomes a run of its own, and its end becomes the call's result.
+//! Delegation to other agents: a tool call becomes a separate run, and the end of that run the call's result.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 /// The tool with which a model delegates.
 pub(super) const SPAWN_WORKER: &str = "spawn_worker";
 
-/// The tool, for an assistant that has agents to delegate to.
+/// The tool's description; `None` if the assistant has no agents to delegate to.
 pub(super) fn spec(assistant: &Assistant) -> Option<ToolSpec> {
     let agents: Vec<&str> = assistant.workers.iter().map(Name::as_str).collect();
     let schema = json!({
@@ -45,28 +45,28 @@ pub(super) fn is_delegation(assistant: &Assistant, call: &ToolCall) -> bool {
     call.name == SPAWN_WORKER && !assistant.workers.is_empty()
 }
 
-/// A worker for each call, or why the call is invalid.
+/// A call's span with its worker, or why the call is invalid.
 pub(super) type Spawned = (SpanId, Result<Worker, ToolError>);
 
 /// Creates a run for each call. Repeated after a crash, it finds the same runs.
 pub(super) async fn spawn(
     assistant: &Assistant,
-    visit: &NodeContext<Conversation>,
+    context: &NodeContext<Conversation>,
     calls: &[Numbered],
 ) -> Result<Vec<Spawned>, Stop> {
     let mut spawned = Vec::with_capacity(calls.len());
     for Numbered { span, call } in calls {
-        visit.env.emitter.tool_started(span, SPAWN_WORKER, &call.args, Some(&visit.span)).await?;
+        context.env.emitter.tool_started(span, SPAWN_WORKER, &call.args, Some(&context.span)).await?;
         let worker = match task(assistant, &call.args) {
             Ok(task) => {
-                let worker = workers::spawn(visit, span.as_str(), span, task).await?;
+                let worker = workers::spawn(context, span.as_str(), span, task).await?;
                 if let Err(error) = &worker.run {
-                    failed(visit, span, &error.to_string(), Duration::ZERO).await?;
+                    failed(context, span, &error.to_string(), Duration::ZERO).await?;
                 }
                 Ok(worker)
             }
             Err(error) => {
-                failed(visit, span, &error.to_string(), Duration::ZERO).await?;
+                failed(context, span, &error.to_string(), Duration::ZERO).await?;
                 Err(error)
             }
         };
@@ -75,8 +75,8 @@ pub(super) async fn spawn(
     Ok(spawned)
 }
 
-async fn failed(visit: &NodeContext<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
-    Ok(visit.env.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&visit.span)).await?)
+async fn failed(context: &NodeContext<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
+    Ok(context.env.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&context.span)).await?)
 }
 
 fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
@@ -94,9 +94,9 @@ fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
     })
 }
 
-/// Waits until all have ended, and reports how; the run is suspended meanwhile.
+/// Waits until all workers have ended, and reports how; the run is suspended meanwhile.
 pub(super) async fn wait(
-    visit: &NodeContext<Conversation>,
+    context: &NodeContext<Conversation>,
     spawned: Vec<Spawned>,
 ) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
     let (mut results, mut spans, mut at_work) = (HashMap::new(), Vec::new(), Vec::new());
@@ -109,23 +109,23 @@ pub(super) async fn wait(
             Err(error) => _ = results.insert(span, Err(error)),
         }
     }
-    let ends = workers::wait(visit, "workers are at work", &at_work).await?;
+    let ends = workers::wait(context, "workers are at work", &at_work).await?;
     for ((span, worker), end) in spans.into_iter().zip(&at_work).zip(ends) {
         let result = match end {
             Err(refused) => Err(refused.to_string()),
             Ok(end) => {
-                // The supervisor's log stores what the supervisor receives.
+                // The log holds what the supervisor receives.
                 let answer = |output: &Value| output.get("response").unwrap_or(output).clone();
                 let brought = |output: &Value| Ok((answer(output), answer(output)));
-                let told = workers::told(visit, &worker.title, &end, brought).await?;
-                match &told {
+                let reported = workers::told(context, &worker.title, &end, brought).await?;
+                match &reported {
                     Ok(answer) => {
-                        let parent = Some(&visit.span);
-                        visit.env.emitter.tool_completed(&span, SPAWN_WORKER, answer, end.took, parent).await?;
+                        let parent = Some(&context.span);
+                        context.env.emitter.tool_completed(&span, SPAWN_WORKER, answer, end.took, parent).await?;
                     }
-                    Err(reason) => failed(visit, &span, reason, end.took).await?,
+                    Err(reason) => failed(context, &span, reason, end.took).await?,
                 }
-                told
+                reported
             }
         };
         results.insert(span, result.map_err(ToolError::Failed));

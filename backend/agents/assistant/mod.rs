@@ -1,4 +1,4 @@
-//! The assistant: a model that calls tools until it is done. One graph, whatever the model and the tools.
+//! The assistant: a model that calls tools until it is done. One graph for all models and tools.
 //!
 //! ```text
 //! model → (tool calls?) → tools → (calls of the client's tools?) → model → … → end
@@ -6,9 +6,9 @@
 //!
 //! The thread's checkpoint holds the conversation, so the thread's next run continues it. Invariants kept here: an
 //! answer and a tool's result are saved before anything builds on them, so a crash costs at most the call in progress;
-//! and approvals are requested before any call of the step that needs one is made.
+//! and all approvals of a step are obtained before any of its calls is made.
 //!
-//! Start reading at [`graph`], then [`speak`] (the model's turn) and [`act`] (the tools').
+//! Start reading at [`graph`], then [`speak`] (the `model` node) and [`act`] (the `tools` node).
 
 mod act;
 mod client;
@@ -42,7 +42,7 @@ use crate::{
     engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::InvalidGraph},
 };
 
-/// What the agent of one run is made of: resolved when the run begins and fixed until it ends.
+/// An agent as resolved for the execution of one run.
 #[derive(Clone)]
 pub struct Assistant {
     /// The system prompt, not stored in any conversation; may be empty.
@@ -54,7 +54,7 @@ pub struct Assistant {
     /// The model's context window, including the answer, tokens.
     pub context_tokens: u32,
     pub toolbox: Toolbox,
-    /// What its runs are told about tools that cannot be used, or not wholly.
+    /// Notes for the log of its runs, on tools that cannot be used, or only in part.
     pub notes: Vec<String>,
     /// Locks shared with the tools of other runs.
     pub locks: Locks,
@@ -69,7 +69,7 @@ pub struct Assistant {
     pub limits: Limits,
 }
 
-/// What a thread stores.
+/// The state stored in a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conversation {
@@ -78,7 +78,7 @@ pub struct Conversation {
     /// Of all runs of the thread.
     #[serde(deserialize_with = "usage_of")]
     pub usage: Usage,
-    /// What the model is no longer shown.
+    /// The messages that the model is no longer shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
     /// Calls of the last answer that wait for the client.
@@ -86,12 +86,12 @@ pub struct Conversation {
     pub waiting: Vec<Waiting>,
 }
 
-/// In a restored thread, `usage` may be another framework's name for something else.
+/// In a restored thread, `usage` may be another framework's member of a different kind.
 fn usage_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
     Ok(Usage::deserialize(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// What a step adds.
+/// The update that a step makes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Said {
     pub messages: Vec<Message>,
@@ -116,11 +116,11 @@ impl State for Conversation {
 }
 
 impl Conversation {
-    /// The conversation with a new run's input. Calls that no earlier run answered get an answer, the client's or that
-    /// there is none, because providers refuse a conversation with unanswered calls.
+    /// Adds a new run's input. Calls without a result get one, the client's or a note that there is none, because
+    /// providers refuse a conversation with unanswered calls.
     #[must_use]
     pub fn asked(mut self, input: &Value) -> Self {
-        // A restored thread with messages edited by hand may hold fewer than were left out.
+        // A restored thread with edited messages may hold fewer than were left out.
         self.cut = self.cut.filter(|cut| cut.messages <= self.messages.len());
         let new = messages_of(input);
         let answers = self.answers(&new);
@@ -130,7 +130,7 @@ impl Conversation {
         self
     }
 
-    /// The first message that the model is shown.
+    /// The index of the first message that the model is shown.
     fn shown_from(&self) -> usize {
         self.cut.as_ref().map_or(0, |cut| cut.messages).min(self.messages.len())
     }
@@ -157,8 +157,8 @@ impl Conversation {
 }
 
 /// The messages of a run's input. `input` is a text, or an object with `messages` (each with `role` and `content`),
-/// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts. What a tool
-/// has said, by its call's id, is a message of the tool, whether anything waits for it or not.
+/// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts. A message
+/// with the role `tool` or `function` is a tool's result, whether a call waits for it or not.
 pub fn messages_of(input: &Value) -> Vec<Message> {
     let user = |content| Message { content, ..Message::user("") };
     if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
@@ -167,7 +167,7 @@ pub fn messages_of(input: &Value) -> Vec<Message> {
             match message["role"].as_str() {
                 Some("tool" | "function") => Message { content, ..Message::tool(call_of(message), "") },
                 Some("assistant") => Message { role: MessageRole::Assistant, ..user(content) },
-                // System messages come from the configuration.
+                // Including `system`: system messages come only from the configuration.
                 _ => user(content),
             }
         };
@@ -177,7 +177,7 @@ pub fn messages_of(input: &Value) -> Vec<Message> {
     vec![user(content_of(named))]
 }
 
-/// The call whose result a message brings.
+/// The id of the call whose result a message holds; empty if it names none.
 fn call_of(message: &Value) -> &str {
     message.get("tool_call_id").or_else(|| message.get("toolCallId")).and_then(Value::as_str).unwrap_or_default()
 }
@@ -209,7 +209,7 @@ fn part_of(part: &Value) -> Part {
 }
 
 impl Assistant {
-    /// With a tool that reads results that were offloaded.
+    /// Adds the tool that reads offloaded results, if there are other tools.
     fn with_artifacts(&self, host: &Arc<dyn RunHost>) -> Self {
         let mut assistant = self.clone();
         if !self.toolbox.is_empty() {
@@ -223,8 +223,8 @@ impl Agent for Assistant {
     fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>> {
         Box::pin(async move {
             for (n, message) in messages_of(&input).iter().enumerate() {
-                let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
-                let mut payload = json!({"role": message.role, "content": said});
+                let (span, content) = (SpanId::trusted(&format!("input.{n}")), message.visible());
+                let mut payload = json!({"role": message.role, "content": content});
                 if let Some(call) = &message.tool_call_id {
                     payload["tool_call_id"] = json!(call);
                 }
@@ -260,11 +260,11 @@ impl Agent for Assistant {
 fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, InvalidGraph> {
     let (speaking, acting) = (Arc::clone(assistant), Arc::clone(assistant));
     let more = |conversation: &Conversation| if conversation.wants_tools() { Next::To("tools") } else { Next::End };
-    // What is open after the tools' turn waits for the client.
+    // Calls that are open after the `tools` node wait for the client.
     let back = |conversation: &Conversation| if conversation.wants_tools() { Next::End } else { Next::To("model") };
     Graph::new("assistant", "model")
-        .node("model", move |visit| speak::speak(Arc::clone(&speaking), visit))
-        .node("tools", move |visit| act::act(Arc::clone(&acting), visit))
+        .node("model", move |context| speak::speak(Arc::clone(&speaking), context))
+        .node("tools", move |context| act::act(Arc::clone(&acting), context))
         .choice("model", &["tools"], more)
         .choice("tools", &["model"], back)
         .build()

@@ -1,4 +1,4 @@
-//! The model's turn: its answer is streamed as it is written, saved, and then emitted whole.
+//! The `model` node: streams the answer as it is written, saves it, and then emits it whole.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     engine::{NodeContext, Stop},
 };
 
-/// An accumulated piece of an answer that has reached this size is sent, bytes.
+/// Size at which an accumulated piece of an answer is sent, bytes.
 const PIECE_BYTES: usize = 4_096;
 
 /// An answer as it is stored: with the span under which its pieces were streamed.
@@ -30,54 +30,58 @@ struct Answer {
     took_ms: f64,
 }
 
-pub(super) async fn speak(assistant: Arc<Assistant>, visit: NodeContext<Conversation>) -> Result<Said, Stop> {
+pub(super) async fn speak(assistant: Arc<Assistant>, context: NodeContext<Conversation>) -> Result<Said, Stop> {
     let own = assistant.toolbox.specs();
     let tools: Vec<ToolSpec> =
         own.into_iter().chain(super::delegate::spec(&assistant)).chain(assistant.client_tools.clone()).collect();
-    let compaction = window::compaction(&assistant, &visit.state, &tools);
+    let compaction = window::compaction(&assistant, &context.state, &tools);
     if let Some(compaction) = &compaction {
-        visit.env.emitter.state_compacted(&visit.sub_span("cut"), &compaction.payload(), Some(&visit.span)).await?;
+        context
+            .env
+            .emitter
+            .state_compacted(&context.sub_span("cut"), &compaction.payload(), Some(&context.span))
+            .await?;
     }
     let cut = compaction.map(|compaction| compaction.cut);
-    let answer = visit.once("answer", || answered(&assistant, &visit, tools, cut.as_ref())).await?;
-    tell(&assistant, &visit, &answer).await?;
+    let answer = context.once("answer", || answered(&assistant, &context, tools, cut.as_ref())).await?;
+    emit_answer(&assistant, &context, &answer).await?;
     let Completion { message, usage, .. } = answer.completion;
     Ok(Said { messages: vec![message], usage, cut, waiting: Vec::new() })
 }
 
 async fn answered(
     assistant: &Assistant,
-    visit: &NodeContext<Conversation>,
+    context: &NodeContext<Conversation>,
     tools: Vec<ToolSpec>,
     cut: Option<&Cut>,
 ) -> Result<Answer, Stop> {
-    // A call cut off by a crash has left pieces behind, so each call has a span of its own.
-    let span = visit.fresh_span("message");
-    let request = request(assistant, visit, tools, cut).await;
-    let began = (visit.env.stopwatch)();
+    // A call interrupted by a crash may have streamed pieces, so each call has a span of its own.
+    let span = context.fresh_span("message");
+    let request = request(assistant, context, tools, cut).await;
+    let began = (context.env.stopwatch)();
     // The channel is bounded by the answer itself, whose length the model bounds.
     let (sender, pieces) = unbounded_channel();
     let asking = async move {
-        let mut tell = |delta: Delta| {
-            // The receiver is gone when the log is; the call below then ends as well.
+        let mut send = |delta: Delta| {
+            // The receiver is gone once emitting has failed; that error is returned below.
             let _ = sender.send(delta);
         };
-        complete_until(&*assistant.model, &request, &mut tell, &visit.env.cancel).await
+        complete_until(&*assistant.model, &request, &mut send, &context.env.cancel).await
     };
-    let (answer, told) = join(asking, stream(pieces, &*visit.env.emitter, &span)).await;
-    told?;
+    let (answer, streamed) = join(asking, stream(pieces, &*context.env.emitter, &span)).await;
+    streamed?;
     let completion = answer.map_err(Stop::failed)?;
-    let took_ms = millis((visit.env.stopwatch)().saturating_sub(began));
+    let took_ms = millis((context.env.stopwatch)().saturating_sub(began));
     Ok(Answer { span, completion, took_ms })
 }
 
 async fn request(
     assistant: &Assistant,
-    visit: &NodeContext<Conversation>,
+    context: &NodeContext<Conversation>,
     tools: Vec<ToolSpec>,
     cut: Option<&Cut>,
 ) -> Request {
-    let conversation = &*visit.state;
+    let conversation = &*context.state;
     let cut = cut.or(conversation.cut.as_ref());
     let from = cut.map_or(0, |cut| cut.messages).min(conversation.messages.len());
     let texts = [assistant.system.as_str(), cut.map_or("", |cut| cut.summary.as_str())];
@@ -86,12 +90,12 @@ async fn request(
         Some(system).filter(|text| !text.is_empty()).map(Message::system).into_iter().collect();
     messages.extend(window::prompt(&conversation.messages, from).cloned());
     for part in messages.iter_mut().flat_map(|message| &mut message.content) {
-        fetch(&*visit.env.host, part).await;
+        fetch(&*context.env.host, part).await;
     }
     Request { messages, tools, temperature: assistant.temperature, max_tokens: assistant.max_tokens }
 }
 
-/// Replaces a pointer to an image by the image itself.
+/// Replaces an image's artifact id with its bytes, or the image with a note if they cannot be read.
 pub(in crate::agents) async fn fetch(host: &dyn RunHost, part: &mut Part) {
     let Part::Image { source, .. } = part else { return };
     let ImageSource::ArtifactId(artifact) = source else { return };
@@ -103,7 +107,7 @@ pub(in crate::agents) async fn fetch(host: &dyn RunHost, part: &mut Part) {
     }
 }
 
-/// Streams the pieces in order. Those that accumulate during an emission are sent together.
+/// Streams the pieces in order. Those that accumulate during an emit are sent together.
 async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, span: &SpanId) -> Result<(), HostError> {
     let thought = SpanId::trusted(&format!("{span}.thought"));
     let mut waiting = None;
@@ -139,14 +143,18 @@ fn joined(piece: &mut Delta, more: Delta) -> Option<Delta> {
     }
 }
 
-async fn tell(assistant: &Assistant, visit: &NodeContext<Conversation>, answer: &Answer) -> Result<(), HostError> {
+async fn emit_answer(
+    assistant: &Assistant,
+    context: &NodeContext<Conversation>,
+    answer: &Answer,
+) -> Result<(), HostError> {
     let Answer { span, completion: Completion { message, usage, finish }, took_ms } = answer;
     for part in &message.content {
         if let Part::Reasoning { text, .. } = part
             && !text.is_empty()
         {
             let thought = SpanId::trusted(&format!("{span}.thought"));
-            visit.env.emitter.reasoning_completed(&thought, text, Some(&visit.span)).await?;
+            context.env.emitter.reasoning_completed(&thought, text, Some(&context.span)).await?;
         }
     }
     let mut payload = json!({
@@ -155,10 +163,10 @@ async fn tell(assistant: &Assistant, visit: &NodeContext<Conversation>, answer: 
     });
     if !message.tool_calls.is_empty() {
         // Under the spans that the calls will have: the provider's own ids need not be unique.
-        let (calls, tools) = (message.tool_calls.iter().enumerate(), visit.next_span("tools"));
+        let (calls, tools) = (message.tool_calls.iter().enumerate(), context.next_span("tools"));
         let calls: Vec<Value> =
             calls.map(|(n, call)| json!({"id": format!("{tools}.{n}"), "name": call.name})).collect();
         payload["tool_calls"] = Value::Array(calls);
     }
-    visit.env.emitter.message(span, &payload, Some(&visit.span)).await
+    context.env.emitter.message(span, &payload, Some(&context.span)).await
 }

@@ -1,5 +1,5 @@
-//! How much of a conversation the model is shown: what fits its context window. The rest stays in the thread, with a
-//! summary in its place.
+//! Selects the part of a conversation that fits the model's context window. The rest stays in the thread, and a summary
+//! takes its place in the prompt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,14 +13,14 @@ use crate::{
     },
 };
 
-/// Tokens of a message apart from its text.
+/// Tokens of a message apart from its content.
 const MESSAGE_TOKENS: usize = 8;
-/// The part of the room used again after a cut, one in so many, so that the next turns only append to the prompt.
+/// After a cut at most `room / USED_AFTER_CUT` is in use, so that the next turns only append to the prompt.
 const USED_AFTER_CUT: usize = 2;
-/// The part of the window left for the answer if no longest answer is configured: one in so many.
+/// Without a configured longest answer, `window / ANSWER_PART` is reserved for the answer.
 const ANSWER_PART: usize = 8;
 
-/// What the model is no longer shown.
+/// The messages that the model is no longer shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// The number of messages left out at the beginning.
@@ -48,8 +48,8 @@ impl Compaction {
 
 /// The cut that the next prompt needs; `None` while everything shown so far fits.
 ///
-/// It leaves out what came before one of the user's messages or, if the work on the last one alone is too long, the
-/// oldest calls of that work: a tool's result is never shown without its call, and the last request always is.
+/// It cuts before one of the user's messages or, if the work on the last one alone is too long, between the calls of
+/// that work: a tool's result is never shown without its call, and the last request is always shown.
 pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) -> Option<Compaction> {
     let (messages, from) = (&conversation.messages, conversation.shown_from());
     let room = room(assistant, conversation, tools);
@@ -62,7 +62,7 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
     let fits = |at: &usize| shown(*at) <= room / USED_AFTER_CUT;
     let cut = starts(MessageRole::User).find(fits);
     let cut = cut.or_else(|| starts(MessageRole::Assistant).find(fits));
-    // What cannot be cut any shorter is left to the provider to refuse.
+    // If even the shortest prompt is too long, the provider refuses it.
     let cut = cut.or_else(|| starts(MessageRole::Assistant).chain(starts(MessageRole::User)).max())?;
     let mut left_out: Vec<Value> = messages[from..cut].iter().map(|message| json!(message)).collect();
     if let Some(earlier) = &conversation.cut {
@@ -72,7 +72,7 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
     Some(Compaction { tokens_after: shown(cut.messages), cut, tokens_before })
 }
 
-/// The messages shown when those before `from` are not: the last request comes before the work on it.
+/// The messages from `from` on, after the last request if that is earlier.
 pub(super) fn prompt(messages: &[Message], from: usize) -> impl Iterator<Item = &Message> {
     let request = messages.iter().rposition(|message| message.role == MessageRole::User).filter(|at| *at < from);
     request.map(|at| &messages[at]).into_iter().chain(&messages[from..])
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    fn said(conversation: &mut Conversation, message: Message) {
+    fn add(conversation: &mut Conversation, message: Message) {
         let usage = crate::agents::model::Usage::default();
         conversation.apply(Said { messages: vec![message], usage, cut: None, waiting: Vec::new() });
     }
@@ -139,7 +139,7 @@ mod tests {
     fn the_prompt_of_a_conversation_that_goes_on_for_ever_stays_within_the_window() {
         let (assistant, mut conversation, mut cuts) = (assistant(4_000), Conversation::default(), 0);
         for turn in 0..200 {
-            said(&mut conversation, Message::user(format!("request {turn} {}", "x".repeat(500))));
+            add(&mut conversation, Message::user(format!("request {turn} {}", "x".repeat(500))));
             if let Some(Compaction { cut, tokens_before, tokens_after }) = compaction(&assistant, &conversation, &[]) {
                 assert!(tokens_after < tokens_before && tokens_after <= 2_000, "{tokens_before} {tokens_after}");
                 assert!(cut.summary.contains(&format!("Messages in total: {}", cut.messages)), "{}", cut.summary);
@@ -150,7 +150,7 @@ mod tests {
             assert!(shown.iter().map(|message| tokens(message)).sum::<usize>() < 3_900, "turn {turn}");
             assert_eq!(shown[0].role, MessageRole::User);
             assert_eq!(shown.last().unwrap().text(), conversation.messages.last().unwrap().text());
-            said(&mut conversation, answer(&"y".repeat(500)));
+            add(&mut conversation, answer(&"y".repeat(500)));
         }
         assert!((10..50).contains(&cuts), "{cuts} cuts of 200 turns");
         assert_eq!(conversation.messages.len(), 400, "nothing is taken from the thread");
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn work_on_one_request_that_is_too_long_is_cut_between_calls_and_keeps_the_request() {
         let (assistant, mut conversation) = (assistant(4_000), Conversation::default());
-        said(&mut conversation, Message::user("look at everything"));
+        add(&mut conversation, Message::user("look at everything"));
         for n in 0..12 {
             let call = ToolCall {
                 id: format!("c{n}"),
@@ -168,8 +168,8 @@ mod tests {
                 signatures: Vec::new(),
                 origin: None,
             };
-            said(&mut conversation, Message { tool_calls: vec![call], ..answer("") });
-            said(&mut conversation, Message::tool(format!("c{n}"), "z".repeat(1_500)));
+            add(&mut conversation, Message { tool_calls: vec![call], ..answer("") });
+            add(&mut conversation, Message::tool(format!("c{n}"), "z".repeat(1_500)));
         }
         let Some(Compaction { cut, .. }) = compaction(&assistant, &conversation, &[]) else { panic!("it is too long") };
         let shown: Vec<&Message> = prompt(&conversation.messages, cut.messages).collect();
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn what_fits_is_not_cut() {
         let mut conversation = Conversation::default();
-        said(&mut conversation, Message::user("x".repeat(9_000)));
+        add(&mut conversation, Message::user("x".repeat(9_000)));
         assert!(compaction(&assistant(4_000), &conversation, &[]).is_none());
         // A single message that is too long is left to the provider to refuse.
-        said(&mut conversation, Message::user("x".repeat(90_000)));
+        add(&mut conversation, Message::user("x".repeat(90_000)));
         let cut = compaction(&assistant(4_000), &conversation, &[]).unwrap().cut;
         assert_eq!(cut.messages, 1);
     }

@@ -71,7 +71,7 @@ impl ReadArtifact {
         piece.ok_or_else(|| ToolError::Failed("there is no such artifact".to_owned()))
     }
 
-    /// Searches the artifact chunk by chunk; each begins a little before the end of the one before it.
+    /// Searches the artifact in chunks. They overlap by one byte less than the text, so that no match is missed.
     async fn search(&self, artifact: &str, offset: u64, wanted: &[u8]) -> Result<Value, ToolError> {
         let (mut matches, mut from) = (Vec::new(), offset);
         let finder = memmem::Finder::new(wanted);

@@ -1,7 +1,7 @@
 //! `fetch`: GET from the hosts that the configuration names.
 //!
-//! Every address is checked after its name was resolved, and the connection uses that very address; every redirect goes
-//! through the same checks. Proxies from the environment are not used.
+//! Addresses are checked after resolution, and the connection uses exactly these; every redirect passes the same
+//! checks. Proxies from the environment are not used.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     domain::context::RunContext,
 };
 
-/// Most redirects of one call.
+/// Maximum redirects of one call.
 const REDIRECTS_MAX: usize = 5;
 /// Longest wait for a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Of these, hosts that may resolve to private addresses. Link-local ones stay forbidden.
     pub allow_private: Vec<String>,
-    /// Most bytes of one response; the rest is dropped, and the result says so.
+    /// Maximum bytes of one response; the rest is dropped, and the result marked truncated.
     pub bytes_max: usize,
     pub time_max: Duration,
 }
@@ -104,7 +104,7 @@ impl Fetch {
     }
 }
 
-/// The bytes as text, if they are; a character cut off at the end is dropped.
+/// The bytes as text, or the bytes if they are not text. If truncated, an incomplete last character is dropped.
 fn text_of(bytes: Vec<u8>, truncated: bool) -> Result<String, Vec<u8>> {
     match String::from_utf8(bytes) {
         Ok(text) if text.contains('\0') => Err(text.into_bytes()),

@@ -22,46 +22,46 @@ use crate::{
     domain::context::RunContext,
 };
 
-/// Most bytes one call reads.
+/// Maximum bytes one call reads.
 const READ_BYTES_MAX: u64 = 256 * 1024;
-/// Most bytes one call writes.
+/// Maximum bytes one call writes.
 const WRITE_BYTES_MAX: usize = 1024 * 1024;
-/// Most entries of one list.
+/// Maximum entries of one list.
 const ENTRIES_MAX: usize = 1_000;
-/// Most lines one search returns.
+/// Maximum lines one search returns.
 const MATCHES_MAX: usize = 200;
-/// Most files one search opens.
+/// Maximum files one search opens.
 const SEARCHED_MAX: usize = 10_000;
 /// Largest file that is searched, bytes.
 const SEARCHED_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Deepest folder that is searched, levels.
+/// Maximum depth of a folder that is searched, levels.
 const DEPTH_MAX: usize = 32;
-/// Characters shown of a line that was found.
+/// Maximum characters shown of a matching line.
 const LINE_CHARS_MAX: usize = 300;
 
-/// The folder the tools see.
+/// The folder that the tools can access.
 pub struct Root {
     dir: Dir,
     path: PathBuf,
-    /// Each owner sees a subfolder of their own.
+    /// Whether each owner has a separate subfolder.
     per_owner: bool,
 }
 
 impl Root {
-    /// Opens the folder, and creates it if there is none.
+    /// Opens the folder, and creates it if it does not exist.
     pub fn open(path: &Path, per_owner: bool) -> std::io::Result<Arc<Self>> {
         Dir::create_ambient_dir_all(path, ambient_authority())?;
         let path = path.canonicalize()?;
         Ok(Arc::new(Self { dir: Dir::open_ambient_dir(&path, ambient_authority())?, path, per_owner }))
     }
 
-    /// The name of the lock that calls which write for a run share.
+    /// The name of the lock for calls that write to this run's folder.
     pub(super) fn shared(&self, context: &RunContext) -> String {
         let path = if self.per_owner { self.path.join(context.owner_id.as_str()) } else { self.path.clone() };
         format!("folder {}", path.display())
     }
 
-    /// The folder that a run may see, opened, and its path.
+    /// The run's folder, opened, and its path.
     pub(super) fn of(&self, context: &RunContext) -> std::io::Result<(Dir, PathBuf)> {
         if !self.per_owner {
             return Ok((self.dir.try_clone()?, self.path.clone()));
@@ -201,7 +201,7 @@ fn list(root: &Dir, _: &RunContext, args: &Value, _: &CancellationToken) -> Resu
     Ok(json!({"entries": entries, "more": more}))
 }
 
-/// Opens a file of the folder. Anything else (a pipe, a device) would block its reader, so it is refused.
+/// Opens a regular file. Anything else (a pipe, a device) could block its reader, so it is refused.
 fn open(root: &Dir, path: &str) -> Result<cap_std::fs::File, ToolError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
@@ -240,7 +240,7 @@ fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationTo
         "append" => {
             let mut options = OpenOptions::new();
             options.append(true).create(true);
-            // A pipe without a reader fails to open; another one is then refused as not a file.
+            // A pipe without a reader fails to open; one with a reader is refused below.
             options.custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
             let mut file = root.open_with(path, &options).map_err(failed)?;
             if !file.metadata().map_err(failed)?.is_file() {
@@ -290,7 +290,7 @@ fn search(root: &Dir, _: &RunContext, args: &Value, cancel: &CancellationToken) 
 }
 
 impl Search<'_> {
-    /// Links are not followed: their targets are found where they are.
+    /// Searches one folder. Links are not followed: targets inside the folder are found under their own paths.
     fn folder(&mut self, folder: &Dir, at: &str, depth: usize) -> Result<(), ToolError> {
         if depth > DEPTH_MAX {
             self.more = true;

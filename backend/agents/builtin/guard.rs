@@ -32,7 +32,7 @@ impl Host {
         if fits { Ok(Self { name, port }) } else { Err(wrong()) }
     }
 
-    /// Without a port, 80 and 443.
+    /// Whether a host and port match; without a port of its own, 80 and 443 do.
     fn covers(&self, host: &str, port: u16) -> bool {
         let by_name = match self.name.strip_prefix("*.") {
             Some(parent) => host.strip_suffix(parent).is_some_and(|child| child.ends_with('.')),
@@ -51,7 +51,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Whether a URL may be fetched, judging by its text; its addresses are checked when it is resolved.
+    /// Whether the text of a URL is allowed; its addresses are checked when it is resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err("this URL has no host".to_owned());
@@ -82,8 +82,8 @@ fn private(host: &str) -> String {
     format!("{host} resolves to a private address")
 }
 
-/// Resolves names, and only to addresses that may be reached. The connection is given these addresses and no name, so a
-/// name that resolves differently later changes nothing.
+/// Resolves names, to allowed addresses only. The connection uses these addresses and does not resolve the name again,
+/// so a later change of the name has no effect.
 pub(super) struct Resolver(pub(super) Arc<Hosts>);
 
 impl Resolve for Resolver {
@@ -106,7 +106,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// An address of the public internet.
+/// Whether it is an address of the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -136,13 +136,13 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
     !special
 }
 
-/// Link-local addresses hold the metadata services of clouds, and nothing worth fetching.
+/// Addresses that no configuration allows; the link-local ones hold the metadata services of clouds.
 fn is_never(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
         IpAddr::V6(v6) => match embedded_v4(v6) {
             Some(v4) => is_never(IpAddr::V4(v4)),
-            // fd00:ec2::254 is the metadata service of a large cloud.
+            // fd00:ec2::254 is the metadata service of AWS.
             None => {
                 v6.is_unicast_link_local()
                     || v6.is_multicast()

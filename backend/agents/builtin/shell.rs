@@ -1,4 +1,4 @@
-//! `shell`: a command in one folder, once it is approved.
+//! `shell`: runs a command in one folder, after approval.
 //!
 //! The command is the operator's risk: it runs as the server's own user, and its folder is no sandbox. This module
 //! ensures that it gets none of the server's environment and none of its data, is bounded in time and output, and
@@ -31,7 +31,7 @@ pub struct Settings {
     pub root: Arc<Root>,
     /// Their `PATH`.
     pub path: Option<OsString>,
-    /// Most bytes kept of each output stream; the rest is read and dropped.
+    /// Maximum bytes kept of each output stream; the rest is read and dropped.
     pub output_bytes_max: usize,
     pub time_max: Duration,
     /// What they cannot reach.
@@ -77,7 +77,7 @@ impl Tool for Shell {
     }
 }
 
-/// A command and everything it started. Dropping this ends them.
+/// The process group of a command. Dropping this kills it.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -221,7 +221,7 @@ mod tests {
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 
-    /// The kernel may take a moment to remove a process that no parent waits for.
+    /// Waits until a process is gone: the kernel may take a moment to remove one that no parent waits for.
     async fn gone(pid: &str) {
         let gone = async {
             while lives(pid) {

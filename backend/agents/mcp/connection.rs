@@ -147,7 +147,7 @@ impl Connection {
     }
 }
 
-/// What the server itself said against the handshake.
+/// The server's own error for the handshake, if it sent one.
 fn refused(error: &ClientInitializeError) -> Option<String> {
     match error {
         ClientInitializeError::JsonRpcError(error) => Some(error.message.chars().take(ERROR_CHARS_MAX).collect()),

@@ -1,5 +1,5 @@
-//! [`Http`]: requests to a server that speaks streamable HTTP. Sessions, reconnections and their headers are the
-//! library's; here its messages are read ([`message`]), from bodies and from events.
+//! [`Http`]: requests to a server that speaks streamable HTTP. The library handles sessions, reconnections and their
+//! headers; this reads the messages ([`message`]), from bodies and from events.
 
 use std::{
     collections::HashMap,
@@ -33,7 +33,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// Headers that belong to the protocol.
 const RESERVED: [&str; 3] = ["accept", SESSION_ID, "last-event-id"];
 
-/// The library's event of a stream.
+/// The library's type of events.
 type Event = <BoxedSseResponse as TryStream>::Ok;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -71,7 +71,7 @@ impl StreamableHttpClient for Http {
         }
         let asked = match &message {
             ClientJsonRpcMessage::Request(request) => request.id.clone().into_json_value(),
-            // Nobody waits for an answer to anything else.
+            // Only requests have answers.
             _ if status.is_success() => return Ok(StreamableHttpPostResponse::Accepted),
             _ => return Err(StreamableHttpError::UnexpectedServerResponse(format!("HTTP {status}").into())),
         };
@@ -111,7 +111,7 @@ impl StreamableHttpClient for Http {
     }
 }
 
-/// The answer in a body. There is one, whatever the body is: the response has come.
+/// The answer in a body. A body that cannot be read becomes an error, because no other answer will arrive.
 async fn answer(response: Response, asked: &Value) -> Result<ServerJsonRpcMessage, Failed> {
     let status = response.status();
     let (mut body, mut chunks) = (Vec::new(), response.bytes_stream());
@@ -137,9 +137,9 @@ async fn answer(response: Response, asked: &Value) -> Result<ServerJsonRpcMessag
     Ok(serde_json::from_value(answer)?)
 }
 
-/// The events of a response, which end with one that is too large.
+/// The events of a response, up to one that is too large.
 fn events(response: Response, asked: Value) -> BoxedSseResponse {
-    // The parser's blocks are unbounded, so bytes are counted before it, and forgotten with each block out.
+    // The parser's blocks are unbounded, so bytes are counted before it; each block it returns resets the count.
     let pending = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&pending);
     let bytes = response.bytes_stream().map_err(io::Error::other).and_then(move |chunk| {
@@ -158,8 +158,8 @@ fn events(response: Response, asked: Value) -> BoxedSseResponse {
                 // The library resumes the stream if it can.
                 vec![Err(SseError::Body(error))]
             }
-            Err(sse_stream::Error::Body(_)) => vec![Ok(said(&too_large(&asked)))],
-            Err(error) => vec![Ok(said(&message::failure(&asked, &format!("its answer cannot be read: {error}"))))],
+            Err(sse_stream::Error::Body(_)) => vec![Ok(event_of(&too_large(&asked)))],
+            Err(error) => vec![Ok(event_of(&message::failure(&asked, &format!("its answer cannot be read: {error}"))))],
         })
     });
     events.boxed()
@@ -169,7 +169,7 @@ fn is_broken(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::FileTooLarge
 }
 
-fn said(message: &Value) -> Event {
+fn event_of(message: &Value) -> Event {
     Event::default().data(message.to_string())
 }
 
@@ -177,13 +177,13 @@ fn too_large(asked: &Value) -> Value {
     message::failure(asked, &format!("its answer is larger than {MCP_MESSAGE_BYTES_MAX} bytes"))
 }
 
-/// One event for each message in its data. The id, from which the library resumes, comes with the last.
+/// Splits an event into one for each message in its data. The last one keeps the id, from which the library resumes.
 fn readable(mut event: Event, asked: Option<&Value>) -> Vec<Event> {
     let Some(data) = event.data.take() else { return vec![event] };
     let mut messages = message::read(data.as_bytes(), asked);
     event.data = messages.pop().map(|message| message.to_string());
     let named = |message: Value| {
-        let mut named = said(&message);
+        let mut named = event_of(&message);
         named.event.clone_from(&event.event);
         named
     };

@@ -1,18 +1,19 @@
-//! What a server sends, before the library's types see it: those refuse a whole message for one member they do not
-//! know, and what is refused without its id leaves its caller waiting until the time limit.
+//! Rewrites a server's messages before the library parses them: its types refuse a whole message for one member they do
+//! not know, and a message refused without its id leaves its caller waiting until the time limit.
 //!
 //! So every answer that names its request becomes one that the library accepts, readable or not. A result is passed on
-//! as it came, under `structuredContent`; `result` and `tool` read it ([`result_in`]).
+//! unchanged, under `structuredContent`; `result` and `tool` read it ([`result_in`]).
 
 use rmcp::model::{CallToolResult, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::domain::lenient;
 
-/// Longest part kept of a top-level member of an unreadable message, bytes.
+/// Maximum bytes kept of a top-level token of an unreadable message.
 const TOKEN_BYTES_MAX: usize = 64;
 
-/// The messages in one line, body or event. `asked` is the request that a message without a usable id answers.
+/// The messages in one line, body or event. `asked` is the id of the request that a message without a usable id
+/// answers.
 pub(super) fn read(bytes: &[u8], asked: Option<&Value>) -> Vec<Value> {
     match lenient::value(bytes) {
         // Protocol version 2025-03-26 has batches.
@@ -26,10 +27,10 @@ pub(super) fn read(bytes: &[u8], asked: Option<&Value>) -> Vec<Value> {
     }
 }
 
-/// How deep a result may be nested: below the 127 levels that `serde_json` reads, with the two that the library has around it.
+/// Maximum nesting of a result: `serde_json` reads 127 levels, of which the library uses two around the result.
 const RESULT_DEPTH_MAX: usize = 125;
 
-/// The answer that says why there is none.
+/// An error as the answer to a request.
 pub(super) fn failure(id: &Value, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": ErrorCode::PARSE_ERROR, "message": message}})
 }
@@ -39,7 +40,7 @@ pub(super) fn is_answer(message: &Value) -> bool {
     message.get("result").is_some() || message.get("error").is_some()
 }
 
-/// What a server gave as the result of a request.
+/// A result as the server sent it.
 pub(super) fn result_in(result: CallToolResult) -> Value {
     result.structured_content.unwrap_or_default()
 }
@@ -53,18 +54,18 @@ fn one(message: Value, asked: Option<&Value>) -> Option<Value> {
         return Some(Value::Object(members));
     }
     let own = members.get("id").and_then(id);
-    // Without any of them it is not an answer.
+    // A message without any of them is not an answer.
     let is_named = own.is_some() || error.is_some() || result.is_some();
     let id = own.or_else(|| asked.cloned()).filter(|_| is_named)?;
     Some(match (error, result) {
-        (Some(error), _) => json!({"jsonrpc": "2.0", "id": id, "error": told(&error)}),
+        (Some(error), _) => json!({"jsonrpc": "2.0", "id": id, "error": readable_error(&error)}),
         (None, Some(result)) if !is_within(&result, RESULT_DEPTH_MAX) => failure(&id, "its answer is nested too deep"),
         (None, Some(result)) => json!({"jsonrpc": "2.0", "id": id, "result": wrapped(result)}),
         (None, None) => failure(&id, "its answer has neither a result nor an error"),
     })
 }
 
-/// An id as the library has it: a text or a whole number, which may be written as `3.0`.
+/// An id as the library reads it: a string or a whole number, which may be written as `3.0`.
 fn id(id: &Value) -> Option<Value> {
     match id {
         Value::String(_) => Some(id.clone()),
@@ -74,8 +75,8 @@ fn id(id: &Value) -> Option<Value> {
     }
 }
 
-/// An error with what can be read of it: a code that is no number goes before the message.
-fn told(error: &Value) -> Value {
+/// The readable parts of an error: a code that is not a number is put before the message.
+fn readable_error(error: &Value) -> Value {
     let text = |value: &Value| match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -83,10 +84,10 @@ fn told(error: &Value) -> Value {
     };
     let code = error.get("code");
     let number = code.and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
-    let said = ["message", "data"].iter().find_map(|name| error.get(name).and_then(text));
-    let message = match (number, code.and_then(text), said) {
-        (None, Some(code), Some(said)) => format!("{code}: {said}"),
-        (Some(_), _, Some(said)) | (None, None, Some(said)) => said,
+    let detail = ["message", "data"].iter().find_map(|name| error.get(name).and_then(text));
+    let message = match (number, code.and_then(text), detail) {
+        (None, Some(code), Some(detail)) => format!("{code}: {detail}"),
+        (Some(_), _, Some(detail)) | (None, None, Some(detail)) => detail,
         (_, Some(code), None) => format!("error {code}"),
         (_, None, None) => text(error).unwrap_or_default(),
     };
@@ -111,7 +112,7 @@ fn wrapped(result: Value) -> Value {
     }
 }
 
-/// The top level of a message that is not JSON or too long to be read: enough to say whom it answers.
+/// The top level of a message that is not JSON or is too long: enough to identify the request it answers.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
     depth: usize,
@@ -130,7 +131,7 @@ impl Outline {
         }
     }
 
-    /// The answer that says why this one cannot be read; `None` if it names no request.
+    /// An error as the answer to the request; `None` if the message names none.
     pub(super) fn failure(&self, why: &str) -> Option<Value> {
         self.id.as_ref().filter(|_| !self.is_call).map(|id| failure(id, why))
     }
@@ -162,7 +163,7 @@ impl Outline {
         }
     }
 
-    /// A member of the top level is complete.
+    /// Ends a member of the top level.
     fn member(&mut self) {
         if self.depth != 1 {
             return;

@@ -1,11 +1,12 @@
 //! Tools of MCP servers, started here or reached over HTTP.
 //!
-//! Invariant kept here: a run gets a snapshot. Its tools are listed once, when it starts, and do not change, nor do the
-//! credentials read then. If a server dies, its calls fail, and it is started again for the next run.
+//! Invariant kept here: a run works with a snapshot. Whenever it starts or resumes, its tools are listed and
+//! credentials read once, and then do not change. If a server dies, its calls fail, and it is started again for the
+//! next run.
 //!
 //! A server is trusted no further than necessary: names, schemas, results and their sizes are bounded before anything
-//! uses them. What it sends is read leniently: an answer ends its request, readable or not, and a tool, a page of the
-//! list or a block of a result that cannot be used is named and takes no other away.
+//! uses them. Its messages are read leniently: an answer ends its request, readable or not, and a tool, a page of the
+//! list or a block of a result that cannot be used is reported and does not affect the others.
 //!
 //! Start reading at [`Servers`], then `message` (what is read), `connection` and `tool`.
 
@@ -50,9 +51,9 @@ impl Servers {
     /// The server's current tools; it is started if it is not running.
     pub async fn tools(&self, name: &str, config: &Mcp, file: &File) -> Result<Offered, String> {
         let within = Duration::from_secs(config.start_timeout_s);
-        let told = |why: String| format!("the tool server {name}: {why}");
+        let with_name = |why: String| format!("the tool server {name}: {why}");
         let tools = tokio::time::timeout(within, self.list(name, config, file)).await;
-        tools.map_err(|_| told(format!("it was not ready within {within:?}")))?.map_err(told)
+        tools.map_err(|_| with_name(format!("it was not ready within {within:?}")))?.map_err(with_name)
     }
 
     async fn list(&self, name: &str, config: &Mcp, file: &File) -> Result<Offered, String> {

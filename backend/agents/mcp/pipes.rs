@@ -17,9 +17,9 @@ use crate::domain::limits::MCP_MESSAGE_BYTES_MAX;
 
 pub(super) struct Pipes {
     read: FramedRead<ChildStdout, Lines>,
-    /// Of the last line, not yet passed on.
+    /// Messages of the last line that are not yet passed on.
     waiting: VecDeque<Value>,
-    /// `None` once it is closed. The codec keeps a line whose sending was cancelled, so that none is ever cut.
+    /// `None` once it is closed. The codec keeps a line whose sending was cancelled, so that no line is cut.
     write: Arc<Mutex<Option<FramedWrite<ChildStdin, LinesCodec>>>>,
 }
 
@@ -64,7 +64,7 @@ impl Transport<RoleClient> for Pipes {
     }
 }
 
-/// Reads lines. Of one that is too long only the [`Outline`] is kept.
+/// Reads lines. Only the [`Outline`] of a line that is too long is kept.
 #[derive(Default)]
 struct Lines {
     /// Bytes already searched for the end of the line.

@@ -1,5 +1,5 @@
-//! Converts the result of a server's tool into one of ours. It is read member by member: what is of an unknown kind or
-//! has a wrong shape is named or shown as it is, and takes nothing else away.
+//! Converts the result of a server's tool into one of ours. It is read leniently: a block of an unknown kind becomes a
+//! note, a result of a wrong shape is shown unchanged.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) fn of(given: Value) -> Result<Value, ToolError> {
     let parts: Option<Vec<Value>> = match &given["content"] {
         Value::Array(blocks) => Some(blocks.iter().map(part).collect()),
         Value::Null => structured.map(|_| Vec::new()),
-        // One block without its list.
+        // A single block without a list.
         block => Some(vec![part(block)]),
     };
     if given["isError"] == true {
@@ -28,7 +28,7 @@ pub(super) fn of(given: Value) -> Result<Value, ToolError> {
             text
         }));
     }
-    // Without any content the model is shown what there is.
+    // Without content, the model is shown the whole result.
     let Some(parts) = parts else { return Ok(given) };
     Ok(match (parts.as_slice(), structured) {
         ([], Some(structured)) => structured.clone(),
@@ -50,7 +50,7 @@ fn part(block: &Value) -> Value {
         }
     };
     let read = match (word("type"), block) {
-        (_, Value::String(said)) => Some(text(said)),
+        (_, Value::String(plain)) => Some(text(plain)),
         (Some("text") | None, _) => word("text").map(text),
         (Some("image"), _) => word("data").map(|data| bytes(Some(word("mimeType").unwrap_or("image/png")), data)),
         (Some("audio"), _) => word("data").map(|data| bytes(word("mimeType"), data)),
@@ -60,8 +60,8 @@ fn part(block: &Value) -> Value {
         (Some("resource"), _) => {
             let resource = &block["resource"];
             let (uri, media_type) = (resource["uri"].as_str().unwrap_or("resource"), resource["mimeType"].as_str());
-            let said = resource["text"].as_str().map(|said| text(&format!("{uri}:\n{said}")));
-            said.or_else(|| resource["blob"].as_str().map(|blob| bytes(media_type, blob)))
+            let inline = resource["text"].as_str().map(|plain| text(&format!("{uri}:\n{plain}")));
+            inline.or_else(|| resource["blob"].as_str().map(|blob| bytes(media_type, blob)))
         }
         // A block of a later protocol version.
         (Some(_), _) => None,

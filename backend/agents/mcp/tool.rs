@@ -1,4 +1,4 @@
-//! A server's tools as ours. A list is what strangers write: what cannot be used of it is left out and named.
+//! Adapts a server's tools. Their list is untrusted input: an entry that cannot be used is left out and reported.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -27,11 +27,11 @@ use crate::{
     },
 };
 
-/// Most pages of a list of tools, and most tools and bytes of all of them.
+/// Maximum pages of a list of tools, and maximum tools and bytes of all pages.
 const PAGES_MAX: usize = 64;
 const LISTED_MAX: usize = 4_096;
 const LISTED_BYTES_MAX: usize = 16 << 20;
-/// Most notes on what was left out.
+/// Maximum notes on what was left out.
 const LEFT_OUT_MAX: usize = 32;
 const OWN_NAME_BYTES_MAX: usize = 256;
 
@@ -53,7 +53,7 @@ struct McpTool {
 pub(super) async fn list(server: &str, config: &Mcp, connection: &Arc<Connection>) -> Result<Offered, String> {
     let Listed { entries, mut left_out } = read(connection).await?;
     let has = |name: &str| entries.iter().any(|entry| entry["name"] == name);
-    // A list that was not read to its end may have had it.
+    // A list that was not read to its end may contain it.
     if left_out.is_empty()
         && let Some(name) = config.tools.iter().flatten().chain(config.exclusive.keys()).find(|name| !has(name))
     {
@@ -87,10 +87,10 @@ pub(super) async fn list(server: &str, config: &Mcp, connection: &Arc<Connection
     Ok(Offered { tools: tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect(), left_out })
 }
 
-/// A list as it came.
+/// A list as received.
 struct Listed {
     entries: Vec<Value>,
-    /// Why there may have been more of it.
+    /// Why the list may be incomplete.
     left_out: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ async fn read(connection: &Connection) -> Result<Listed, String> {
             }
         }
         let next = page["nextCursor"].as_str().filter(|next| !next.is_empty()).map(str::to_owned);
-        // One that comes again would never end.
+        // A repeated cursor would never end.
         if next.is_none() || next == cursor {
             return Ok(Listed { entries, left_out: Vec::new() });
         }
@@ -132,8 +132,8 @@ async fn page(connection: &Connection, cursor: Option<String>) -> Result<Value, 
             let page = result_in(result);
             if page["tools"].is_array() { Ok(page) } else { Err("its list of tools has no tools".to_owned()) }
         }
-        Ok(_) => Err(told(&ServiceError::UnexpectedResponse)),
-        Err(error) => Err(told(&error)),
+        Ok(_) => Err(error_text(&ServiceError::UnexpectedResponse)),
+        Err(error) => Err(error_text(&error)),
     }
 }
 
@@ -172,7 +172,7 @@ fn ours(
     })
 }
 
-/// The schema as models get it: of an object, because arguments always are one.
+/// The schema for models: that of an object, because arguments always are one.
 fn schema(given: &Value) -> Result<Value, String> {
     let mut schema = match given {
         // JSON Schema: `true` is the schema of anything.
@@ -239,19 +239,20 @@ impl Tool for McpTool {
 
 impl McpTool {
     fn failed(&self, error: &ServiceError) -> Result<Value, ToolError> {
-        Err(ToolError::Failed(format!("the tool server {}: {}", self.server, told(error))))
+        Err(ToolError::Failed(format!("the tool server {}: {}", self.server, error_text(error))))
     }
 }
 
-/// Which run calls, for servers that act for its user: the protocol's member for the trace, and our own members.
+/// Identifies the calling run, for servers that act for its user: the protocol's member for the trace, and our own
+/// members.
 fn about(context: &RunContext) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
     if let Some(trace_id) = &context.trace_id {
         meta.set_traceparent(trace::parent_of(trace_id));
     }
     meta.0.0.insert("runreel/run_id".to_owned(), json!(context.run_id));
-    let told = [("runreel/thread_id", json!(context.thread_id)), ("runreel/session_id", json!(context.session_id))];
-    for (name, value) in told.into_iter().chain([("runreel/origin", json!(context.origin))]) {
+    let members = [("runreel/thread_id", json!(context.thread_id)), ("runreel/session_id", json!(context.session_id))];
+    for (name, value) in members.into_iter().chain([("runreel/origin", json!(context.origin))]) {
         if !value.is_null() {
             meta.0.0.insert(name.to_owned(), value);
         }
@@ -260,7 +261,7 @@ fn about(context: &RunContext) -> RequestMetaObject {
 }
 
 /// An error text without headers and addresses.
-fn told(error: &ServiceError) -> String {
+fn error_text(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.chars().take(ERROR_CHARS_MAX).collect(),
         ServiceError::Timeout { .. } => "no response in time".to_owned(),

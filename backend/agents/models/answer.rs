@@ -1,4 +1,4 @@
-//! [`Answer`]: what was read of an answer so far, whatever its provider's format.
+//! [`Answer`]: the part of an answer read so far, in any provider's format.
 
 use super::{
     calls::Calls,
@@ -14,34 +14,34 @@ use crate::{
     },
 };
 
-/// Marks a signature that is a whole block of its provider's.
+/// Prefix of a signature that holds a whole block of its provider's format.
 pub(super) const BLOCK: &str = "block:";
-/// Most thoughts that are told apart.
+/// Maximum separate thoughts of an answer.
 const BLOCKS_MAX: usize = 1_024;
-/// Names of members that an error about an unreadable answer repeats.
-const NAMES_TOLD_MAX: usize = 6;
-/// Characters of a name or a media type that such an error repeats.
+/// Maximum member names in an error about an unreadable answer.
+const NAMES_SHOWN_MAX: usize = 6;
+/// Maximum characters of a name or a media type in such an error.
 const WORD_CHARS_MAX: usize = 40;
 
-/// Reads answers from their events, which are told apart by [`Kind`].
+/// Reads an answer from its events, in the format of a [`Kind`].
 pub(super) struct Answer<'a, 'b> {
     kind: Kind,
     deltas: &'a mut Deltas<'b>,
-    /// Whether the caller has seen a piece of it.
+    /// Whether a piece was passed to the caller.
     pub told: bool,
     text: Written,
     thoughts: Written,
-    /// Thoughts, with what only their provider can read.
+    /// Thoughts that their provider expects back.
     blocks: Vec<Block>,
     pub calls: Calls,
     pub usage: Usage,
-    /// Why it ended, in the provider's word.
+    /// Why it ended, in the provider's own term.
     pub finish: Option<String>,
-    /// Whether an event belonged to an answer, though perhaps an empty one.
+    /// Whether an event was part of an answer, even of an empty one.
     pub heard: bool,
     /// Whether nothing more is expected.
     pub is_done: bool,
-    /// What came, for an error about an answer in which nothing could be read.
+    /// The number of events and the shape of the first, for an error about an unreadable answer.
     events: usize,
     first: Option<String>,
 }
@@ -52,10 +52,10 @@ struct Written {
     halves: Halves,
 }
 
-/// A thought that its provider wants back.
+/// A thought that its provider expects back.
 #[derive(Default)]
 struct Block {
-    /// As its provider counts; it may be that of others, too.
+    /// The provider's number, which may repeat.
     number: i64,
     text: Written,
     signature: String,
@@ -80,7 +80,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         }
     }
 
-    /// One event. What is not JSON and does not look like it is a provider's way to keep the connection alive.
+    /// Reads one event. Text that does not look like JSON is ignored: providers keep the connection alive with it.
     pub(super) fn read(&mut self, event: &str) -> Result<(), ModelError> {
         let event = event.trim();
         self.events += 1;
@@ -116,14 +116,14 @@ impl<'a, 'b> Answer<'a, 'b> {
         self.blocks.iter().map(|block| block.text.text.len() + block.signature.len()).sum()
     }
 
-    /// A piece of the text; whether it was one.
+    /// Adds a piece of the text; returns whether it was a string.
     pub(super) fn say(&mut self, piece: Option<Unread<'_>>) -> bool {
         let Some(piece) = piece.and_then(|piece| self.text.halves.join(piece)) else { return false };
         self.tell(piece, false);
         true
     }
 
-    /// A piece of the reasoning; whether it was one.
+    /// Adds a piece of the reasoning; returns whether it was a string.
     pub(super) fn think(&mut self, piece: Option<Unread<'_>>) -> bool {
         let Some(piece) = piece.and_then(|piece| self.thoughts.halves.join(piece)) else { return false };
         self.tell(piece, true);
@@ -140,7 +140,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         (self.deltas)(if is_thought { Delta::Reasoning(piece) } else { Delta::Text(piece) });
     }
 
-    /// Whatever comes with this number from here on belongs to another thought.
+    /// Begins a thought: pieces with this number belong to it from here on.
     pub(super) fn begin_block(&mut self, number: i64) {
         if self.blocks.len() < BLOCKS_MAX {
             self.blocks.push(Block::default());
@@ -159,19 +159,19 @@ impl<'a, 'b> Answer<'a, 'b> {
         &mut self.blocks[at]
     }
 
-    /// A piece of a thought that is kept with its signature.
+    /// Adds a piece of a thought that is stored with its signature.
     pub(super) fn think_in_block(&mut self, number: i64, piece: Option<Unread<'_>>) {
         let Some(piece) = piece.filter(|piece| self.think(Some(*piece))) else { return };
         let written = &mut self.block(number).text;
         written.text.extend(written.halves.join(piece));
     }
 
-    /// A piece of the signature of a thought.
+    /// Adds a piece of the signature of a thought.
     pub(super) fn sign(&mut self, number: i64, signature: &str) {
         self.block(number).signature.push_str(signature);
     }
 
-    /// A signature that belongs to the answer as a whole.
+    /// Adds a signature of the answer as a whole.
     pub(super) fn sign_answer(&mut self, signature: &str) {
         let is_known = self.blocks.iter().any(|block| block.signature == signature);
         if !signature.is_empty() && !is_known {
@@ -184,7 +184,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         !self.text.text.is_empty()
     }
 
-    /// Whether the provider said that the answer ended.
+    /// Whether the provider reported the end of the answer.
     pub(super) fn is_ended(&self) -> bool {
         match self.kind {
             Kind::OpenAi => self.is_done || self.finish.is_some(),
@@ -193,7 +193,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         }
     }
 
-    /// The whole answer. `media_type` is what the provider called it.
+    /// The complete answer. `media_type` is the one that the provider declared.
     pub(super) fn completion(
         mut self,
         ids: &Ids,
@@ -204,8 +204,9 @@ impl<'a, 'b> Answer<'a, 'b> {
             self.calls.cut();
         }
         let calls = std::mem::take(&mut self.calls).end()?;
-        let said = self.has_text() || !self.thoughts.text.is_empty() || !calls.is_empty() || !self.blocks.is_empty();
-        if !said && !self.heard {
+        let has_content =
+            self.has_text() || !self.thoughts.text.is_empty() || !calls.is_empty() || !self.blocks.is_empty();
+        if !has_content && !self.heard {
             return Err(self.nothing(media_type));
         }
         if !self.is_ended() {
@@ -248,7 +249,7 @@ impl<'a, 'b> Answer<'a, 'b> {
         content
     }
 
-    /// Nothing could be read: says what came, and nothing of its words.
+    /// The error for an answer in which nothing could be read: describes the events without their content.
     fn nothing(&self, media_type: &str) -> ModelError {
         let media_type: String = media_type.chars().filter(|c| !c.is_control()).take(WORD_CHARS_MAX).collect();
         let came = match (&self.first, self.events) {
@@ -263,7 +264,7 @@ impl<'a, 'b> Answer<'a, 'b> {
     }
 }
 
-/// What a value is, without its content.
+/// Describes a value without its content.
 fn shape(value: Unread<'_>) -> String {
     if !value.as_str().starts_with('{') {
         return "JSON that is no object".to_owned();
@@ -271,11 +272,11 @@ fn shape(value: Unread<'_>) -> String {
     let members = value.members();
     let mut names: Vec<String> = members.names().map(|name| name.chars().take(WORD_CHARS_MAX).collect()).collect();
     names.sort_unstable();
-    names.truncate(NAMES_TOLD_MAX);
+    names.truncate(NAMES_SHOWN_MAX);
     format!("with the members {names:?}")
 }
 
-/// Why an answer ended, in the words that providers have for it.
+/// Maps the providers' reasons for the end of an answer.
 pub(super) fn finish(reason: Option<&str>) -> Finish {
     match reason {
         None | Some("stop" | "end_turn" | "STOP" | "COMPLETE" | "completed" | "stop_sequence" | "STOP_SEQUENCE") => {

@@ -77,7 +77,9 @@ fn messages(ids: &Ids, request: &Request, turns: Vec<Turn<'_>>) -> Vec<Value> {
                 let content = Turn::only_text(&shown).map(Value::from);
                 ("user", content.unwrap_or_else(|| shown.into_iter().map(block).collect()))
             }
-            Turn::Assistant { message, is_of_this_turn } => ("assistant", said(message, is_of_this_turn, &id)),
+            Turn::Assistant { message, is_of_this_turn } => {
+                ("assistant", assistant_content(message, is_of_this_turn, &id))
+            }
             Turn::Results(results) => {
                 let result = |result: &Message| {
                     let id = id(result.tool_call_id.as_deref().unwrap_or_default());
@@ -101,8 +103,8 @@ fn block(shown: Shown<'_>) -> Value {
     }
 }
 
-/// Thoughts come first, in their order, each with its signature.
-fn said(message: &Message, is_of_this_turn: bool, id: &dyn Fn(&str) -> String) -> Value {
+/// The content of an assistant's message: thoughts first, in their order, each with its signature.
+fn assistant_content(message: &Message, is_of_this_turn: bool, id: &dyn Fn(&str) -> String) -> Value {
     let (mut thoughts, mut blocks) = (Vec::new(), Vec::new());
     for part in &message.content {
         match part {
@@ -182,7 +184,7 @@ fn begin(answer: &mut Answer<'_, '_>, number: Option<i64>, block: Option<Unread<
     Ok(())
 }
 
-/// What was read from the cache and written to it is counted apart from the rest of the input.
+/// Tokens read from the cache and written to it are counted separately from the rest of the input.
 fn usage(answer: &mut Answer<'_, '_>, usage: &UnreadMembers<'_>) {
     let (read, written) = (count(usage, "cache_read_input_tokens"), count(usage, "cache_creation_input_tokens"));
     let tokens = &mut answer.usage;

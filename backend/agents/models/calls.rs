@@ -1,4 +1,4 @@
-//! The tool calls of an answer, from pieces that come in any order.
+//! Assembles the tool calls of an answer from pieces in any order.
 
 use std::{
     collections::BTreeMap,
@@ -16,34 +16,33 @@ use crate::{
     },
 };
 
-/// Pieces that wait for the call they belong to.
+/// Maximum pieces that wait for their call.
 const STRAYS_MAX: usize = 100_000;
 
-/// What a piece says of the call it belongs to. A number, an item and an id only tell calls apart: nothing is made of
-/// their values.
+/// A piece of a call. Number, item and id distinguish calls; numbers also order them.
 #[derive(Debug, Default)]
 pub(super) struct Piece<'a> {
-    /// The place of the call among the others. A negative one is none.
+    /// The position of the call. A negative one counts as none.
     pub number: Option<i64>,
-    /// The name of the call within this stream.
+    /// The id of the call's item in this stream.
     pub item: Option<String>,
     pub id: Option<String>,
     pub name: Option<String>,
-    /// Text of JSON, or the value itself.
+    /// JSON as a string, or the value itself.
     pub args: Option<Unread<'a>>,
     pub form: Form,
     pub signature: Option<String>,
 }
 
-/// What the arguments of a piece are.
+/// How the arguments of a piece relate to earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
-    /// They follow what came before.
+    /// They continue the earlier ones.
     #[default]
     More,
-    /// They are all there is.
+    /// They are complete.
     Whole,
-    /// They count if no others come.
+    /// They apply if no others arrive.
     Announced,
 }
 
@@ -59,20 +58,20 @@ impl<'a> Piece<'a> {
 pub(super) struct Calls {
     open: Vec<Open>,
     strays: Vec<Stray>,
-    /// Of their arguments.
+    /// Bytes of the strays' arguments.
     stray_bytes: usize,
     hasher: RandomState,
 }
 
-/// Arguments under the number of one call and the item of none: of that call, if its items are named anew in each event, or
-/// of one whose beginning comes later.
+/// Arguments with the number of one call and the item of none. They belong to that call if its items have a new id in
+/// each event, or to a call whose beginning arrives later.
 #[derive(Debug)]
 struct Stray {
-    /// The call of its number.
+    /// The index of the call with its number.
     at: usize,
-    /// A hash of its name.
+    /// A hash of the item's id.
     item: u64,
-    /// As they came.
+    /// As received.
     args: Box<str>,
     form: Form,
 }
@@ -87,7 +86,7 @@ struct Open {
     nesting: Nesting,
     halves: Halves,
     announced: String,
-    /// Whether `args` is all there is.
+    /// Whether `args` is complete.
     is_whole: bool,
     signature: Option<String>,
 }
@@ -146,7 +145,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Begins a call, with what came for its item before.
+    /// Begins a call, with the strays of its item.
     fn begin(&mut self, item: Option<&str>) -> usize {
         let mut open = Open::default();
         let item = item.map(|item| self.hasher.hash_one(item));
@@ -158,7 +157,7 @@ impl Calls {
         self.open.len() - 1
     }
 
-    /// The call that a piece continues.
+    /// The index of the call that a piece continues.
     fn of(&self, piece: &Piece<'_>) -> Option<usize> {
         let last = |is: &dyn Fn(&Open) -> bool| self.open.iter().rposition(is);
         let same = |ours: &Option<String>, theirs: &Option<String>| theirs.is_some() && ours == theirs;
@@ -181,13 +180,13 @@ impl Calls {
         at.filter(|at| !self.open[*at].is_other(piece))
     }
 
-    /// The answer was cut off: a call without all of its arguments is none.
+    /// For an answer that was cut off: drops a last call without all of its arguments.
     pub(super) fn cut(&mut self) {
         self.settle();
         self.open.pop_if(|last| !last.is_whole && !last.is_complete());
     }
 
-    /// The calls in the order of their numbers, or else as they came.
+    /// The calls in the order of their numbers, then those without one as received.
     pub(super) fn end(mut self) -> Result<Vec<MadeCall>, ModelError> {
         self.settle();
         self.open.retain(|open| !(open.is_headless() && open.args.trim().is_empty()));
@@ -195,7 +194,7 @@ impl Calls {
         self.open.into_iter().map(Open::end).collect()
     }
 
-    /// Gives arguments whose item no call turned out to have to the call of their number, unless it has its own.
+    /// Adds strays whose item never began to the call of their number, unless it has its own arguments.
     fn settle(&mut self) {
         let mut strays: BTreeMap<usize, Vec<Stray>> = BTreeMap::new();
         for stray in self.strays.drain(..) {
@@ -217,7 +216,7 @@ impl Calls {
                 unnamed.push(together);
             }
         }
-        // Before the others: the last one may be cut off.
+        // Placed first, because the last call may be dropped as cut off.
         self.open.splice(..0, unnamed);
     }
 }
@@ -229,12 +228,12 @@ impl Stray {
 }
 
 impl Open {
-    /// Nothing has said yet which call it is.
+    /// Whether neither its id nor its name is known yet.
     fn is_headless(&self) -> bool {
         self.id.is_none() && self.name.is_none()
     }
 
-    /// Whether nothing but its number says that a piece belongs to this call.
+    /// Whether only its number connects a piece to this call.
     fn is_stray(&self, piece: &Piece<'_>) -> bool {
         piece.id.is_none() && piece.name.is_none() && self.item.is_some() && self.item != piece.item
     }
@@ -245,11 +244,11 @@ impl Open {
         self.args == other.args || args(self) == args(other)
     }
 
-    /// Whether a piece under its number, item or id begins another call after all.
+    /// Whether a piece with its number, item or id still begins another call.
     fn is_other(&self, piece: &Piece<'_>) -> bool {
         let differs =
             |ours: &Option<String>, theirs: &Option<String>| matches!((ours, theirs), (Some(a), Some(b)) if a != b);
-        // Items that differ under one number are two calls, or one that is named anew in each event.
+        // Different items under one number are two calls, or one whose item has a new id in each event.
         let is_stranger = differs(&self.item, &piece.item);
         let is_same_item = piece.item.is_some() && self.item == piece.item;
         if self.is_headless() || is_same_item {
@@ -258,7 +257,7 @@ impl Open {
         let more = piece.args.map(text_of).unwrap_or_default();
         let (more, so_far) = (more.trim(), self.args.trim());
         if differs(&self.id, &piece.id) {
-            // Some servers make up an id for each piece: only the first one has a name.
+            // Some servers invent an id for each piece: only the first one has a name.
             return piece.name.is_some() || more.is_empty();
         }
         let is_numbered = piece.number.is_some() && self.number == piece.number;
@@ -325,7 +324,7 @@ impl Open {
     }
 }
 
-/// Whether JSON that comes in pieces may be at its end, without reading all of it again.
+/// Tracks whether JSON in pieces may be complete, without reading all of it again.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: i64,
@@ -352,7 +351,7 @@ impl Nesting {
     }
 }
 
-/// Arguments as the text of JSON, which most providers put into a string.
+/// Arguments as JSON text, which most providers send as a string.
 fn text_of(args: Unread<'_>) -> String {
     args.text().unwrap_or_else(|| lenient::mended(args.as_str()).into_owned())
 }

@@ -1,4 +1,4 @@
-//! What Anthropic's models can do, by their names.
+//! The capabilities of Anthropic's models, by their names.
 
 /// A model's family and version, wherever they are in its name.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Claude {
         self.is_adaptive() || (self.family == Family::Opus && self.version >= (4, 5))
     }
 
-    /// Whether it decides itself how long to think, up to the effort `max`.
+    /// Whether it has adaptive thinking, and with it the effort `max`.
     pub(super) fn is_adaptive(&self) -> bool {
         match self.family {
             Family::Opus | Family::Sonnet => self.version >= (4, 6),
@@ -52,12 +52,12 @@ impl Claude {
         }
     }
 
-    /// Whether it thinks unless it is told not to, and can be told.
+    /// Whether it thinks by default, and this can be disabled.
     pub(super) fn thinks_unasked(&self) -> bool {
         matches!(self.family, Family::Opus | Family::Sonnet | Family::Haiku) && self.version >= (5, 0)
     }
 
-    /// The longest answer. Anthropic wants a number in each request.
+    /// The longest answer, tokens. Anthropic requires a number in each request.
     pub(super) fn tokens_max(&self) -> u32 {
         match (self.family, self.version) {
             (Family::Opus, (4, 8..) | (5.., _)) | (Family::Haiku, (5.., _)) | (Family::Later, _) => 128_000,

@@ -1,10 +1,10 @@
-//! A conversation as providers take it: results of tools together, and the images among them after these.
+//! A conversation in the form that providers accept: tool results are grouped, and their images follow the group.
 
 use serde_json::{Map, Value, json};
 
 use crate::agents::model::{ImageSource, Message, MessageRole, ModelError, ModelErrorKind, Part, Request, ToolCall};
 
-/// What a turn shows.
+/// A piece of content in a turn.
 #[derive(Clone, Copy)]
 pub(super) enum Shown<'a> {
     Text(&'a str),
@@ -33,7 +33,7 @@ impl Shown<'_> {
 pub(super) enum Turn<'a> {
     System(String),
     User(Vec<Shown<'a>>),
-    /// Reasoning belongs to the turn it was produced in; earlier reasoning only costs tokens.
+    /// Reasoning is only sent back in the turn that produced it; earlier reasoning only costs tokens.
     Assistant {
         message: &'a Message,
         is_of_this_turn: bool,
@@ -75,7 +75,7 @@ pub(super) fn turns(request: &Request) -> Result<Vec<Turn<'_>>, ModelError> {
     Ok(turns)
 }
 
-/// A result is text, so its images follow it.
+/// A result can only hold text, so its images follow it.
 fn show_images<'a>(turns: &mut Vec<Turn<'a>>, images: &mut Vec<Shown<'a>>) {
     if !images.is_empty() {
         let mut shown = vec![Shown::Text("Images returned by the tools:")];
@@ -102,19 +102,19 @@ fn shown_part(part: &Part) -> Option<Result<Shown<'_>, ModelError>> {
     }
 }
 
-/// The texts of system messages together, for providers that take them apart from the conversation.
+/// The system messages joined, for providers that take them separately.
 pub(super) fn system(turns: &[Turn<'_>], between: &str) -> Option<String> {
     let texts = turns.iter().filter_map(|turn| if let Turn::System(text) = turn { Some(text.as_str()) } else { None });
     let texts: Vec<&str> = texts.collect();
     (!texts.is_empty()).then(|| texts.join(between))
 }
 
-/// The texts of an answer, each a part of its own.
+/// The text parts of an answer.
 pub(super) fn texts(message: &Message) -> impl Iterator<Item = &str> {
     message.content.iter().filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
 }
 
-/// Providers want an object; anything else that a model wrote is shown to it.
+/// The arguments as the object that providers require; any other value is wrapped, so that the model sees it.
 pub(super) fn arguments(call: &ToolCall) -> Value {
     match &call.args {
         Value::Object(_) => call.args.clone(),

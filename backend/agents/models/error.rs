@@ -31,7 +31,7 @@ const TOO_LONG: &[&str] = &[
 ];
 /// Phrases in which providers refuse.
 const REFUSED: &[&str] = &["content_policy", "content_filter", "safety", "insufficient_quota", "billing"];
-/// Phrases of temporary failures; they come inside a stream that began well.
+/// Phrases of temporary failures; they also occur inside a stream that began well.
 const LATER: &[&str] = &[
     "overloaded",
     "rate_limit",
@@ -68,7 +68,7 @@ pub(super) fn too_long() -> ModelError {
     )
 }
 
-/// The key cannot be a header's value. What it is is not told.
+/// The key is not a valid header value. The error does not repeat it.
 pub(super) fn unsendable() -> ModelError {
     ModelError::new(ModelErrorKind::Other, "the request cannot be sent; check the API key for line breaks")
 }
@@ -85,17 +85,20 @@ pub(super) fn of_transport(error: &reqwest::Error) -> ModelError {
     ModelError::new(ModelErrorKind::Transient, format!("the provider cannot be reached: {why}"))
 }
 
-/// An error that came in the stream in place of an answer.
+/// An error in the stream instead of an answer.
 pub(super) fn of_event(error: Unread<'_>) -> ModelError {
-    let said = error.value().map(|error| words(&error)).unwrap_or_default();
-    of_words(error.as_str(), &said)
+    let message = error.value().map(|error| words(&error)).unwrap_or_default();
+    of_words(error.as_str(), &message)
 }
 
 pub(super) fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
-    let said = lenient::value(body.as_bytes()).map(|body| words(&body)).unwrap_or_default();
+    let message = lenient::value(body.as_bytes()).map(|body| words(&body)).unwrap_or_default();
     let number = status.as_u16();
-    let told =
-        if said.is_empty() { format!("the provider responded with {number}") } else { format!("{number}: {said}") };
+    let text = if message.is_empty() {
+        format!("the provider responded with {number}")
+    } else {
+        format!("{number}: {message}")
+    };
     let kind = match (number, kind_of_words(body)) {
         (401 | 403, _) => ModelErrorKind::Auth,
         (413, _) => ModelErrorKind::ContextTooLong,
@@ -112,13 +115,13 @@ pub(super) fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> 
         (_, Some(kind @ (ModelErrorKind::ContextTooLong | ModelErrorKind::Refused))) => kind,
         _ => ModelErrorKind::Other,
     };
-    ModelError { retry_after: retry_after(headers), ..ModelError::new(kind, told) }
+    ModelError { retry_after: retry_after(headers), ..ModelError::new(kind, text) }
 }
 
-fn of_words(body: &str, said: &str) -> ModelError {
+fn of_words(body: &str, message: &str) -> ModelError {
     let kind = kind_of_words(body).unwrap_or(ModelErrorKind::Other);
-    let told = if said.is_empty() { "the provider ended its response early" } else { said };
-    ModelError::new(kind, told)
+    let text = if message.is_empty() { "the provider ended its response early" } else { message };
+    ModelError::new(kind, text)
 }
 
 fn kind_of_words(body: &str) -> Option<ModelErrorKind> {
@@ -138,8 +141,8 @@ fn kind_of_words(body: &str) -> Option<ModelErrorKind> {
 /// The human-readable message in an error's body, wherever the provider put it.
 fn words(body: &Value) -> String {
     let places = [&body["error"]["message"], &body["message"], &body["error"], &body["detail"], body];
-    let said = places.into_iter().find_map(Value::as_str).unwrap_or_default();
-    said.chars().filter(|c| !c.is_control()).take(WORDS_CHARS_MAX).collect()
+    let text = places.into_iter().find_map(Value::as_str).unwrap_or_default();
+    text.chars().filter(|c| !c.is_control()).take(WORDS_CHARS_MAX).collect()
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

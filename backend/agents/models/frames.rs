@@ -1,7 +1,7 @@
 //! The events of an answer: the data of server-sent events, or lines of JSON.
 //!
-//! What a provider calls its body is not relied on: a body that begins with a bracket is JSON. Bytes that are no UTF-8
-//! become U+FFFD, and a byte-order mark is skipped, as WHATWG's rules for event streams say.
+//! The declared media type is not relied on: a body that begins with a bracket is JSON. Bytes that are not UTF-8 become
+//! U+FFFD, and a byte-order mark is skipped, as WHATWG's rules for event streams require.
 
 use std::{
     sync::{
@@ -22,9 +22,9 @@ use crate::{
     domain::{lenient::Unread, limits::MODEL_EVENT_BYTES_MAX},
 };
 
-/// Bytes that are read of an answer that is a refusal.
+/// Maximum bytes read of an error response.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// What ends the last event, which some providers forget.
+/// The end of the last event, which some providers omit.
 const END: &str = "\n\n";
 
 pub(super) fn events(
@@ -49,7 +49,7 @@ pub(super) fn events(
     }
 }
 
-/// The text of a body, as it comes. Bytes are counted before they are cut into events, and forgotten with each event.
+/// The text of a body as it arrives. Bytes are counted before they are split into events; each event resets the count.
 fn texts(
     response: Response,
     silence_max: Duration,
@@ -70,7 +70,7 @@ fn texts(
     }
 }
 
-/// Bytes as text; a character may be cut anywhere.
+/// Decodes bytes; a chunk may end inside a character.
 #[derive(Default)]
 struct Characters {
     held: Vec<u8>,
@@ -98,7 +98,7 @@ impl Characters {
     }
 }
 
-/// The data of events. Where lines are missing between them, each line is one.
+/// The data of events. If there are no blank lines between them, each line is one.
 fn data(
     text: impl Stream<Item = Result<String, ModelError>> + Send + Unpin,
 ) -> impl Stream<Item = Result<String, ModelError>> + Send {
@@ -148,22 +148,22 @@ fn lines(
     }
 }
 
-/// [`ModelError`] as the error of a body.
+/// [`ModelError`] as the error type of a body.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Broken(ModelError);
 
-/// What a refusal says.
+/// The beginning of an error response.
 pub(super) async fn beginning(response: Response) -> String {
-    let (mut said, mut bytes) = (Vec::new(), response.bytes_stream());
+    let (mut body, mut bytes) = (Vec::new(), response.bytes_stream());
     while let Some(Ok(more)) = bytes.next().await {
-        said.extend_from_slice(&more);
-        if said.len() > REFUSAL_BYTES_MAX {
-            said.truncate(REFUSAL_BYTES_MAX);
+        body.extend_from_slice(&more);
+        if body.len() > REFUSAL_BYTES_MAX {
+            body.truncate(REFUSAL_BYTES_MAX);
             break;
         }
     }
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Gemini's API: parts of content, each of them a whole.
+//! Gemini's API: content in parts; a call is always complete.
 
 use serde_json::{Value, json};
 
@@ -15,9 +15,9 @@ use crate::{
     domain::lenient::{Unread, UnreadMembers},
 };
 
-/// What Gemini 3 takes for the signature of a first call that has none.
+/// Accepted by Gemini 3 instead of the signature of a first call that has none.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-/// Models that take a level in place of a budget.
+/// Models that take a thinking level instead of a budget.
 const WITH_LEVELS: [&str; 2] = ["gemini-3", "gemma-4"];
 
 pub(super) fn path(model: &str) -> String {
@@ -67,17 +67,19 @@ fn contents(model: &str, ids: &Ids, request: &Request, turns: Vec<Turn<'_>>) -> 
         let (role, parts) = match turn {
             Turn::System(_) => continue,
             Turn::User(shown) => ("user", shown.into_iter().map(part).collect()),
-            Turn::Assistant { message, is_of_this_turn } => ("model", said(model, message, is_of_this_turn, &id)),
+            Turn::Assistant { message, is_of_this_turn } => {
+                ("model", model_parts(model, message, is_of_this_turn, &id))
+            }
             Turn::Results(results) => {
                 let result = |result: &Message| {
                     let ours = result.tool_call_id.as_deref().unwrap_or_default();
                     let mut calls = request.messages.iter().flat_map(|message| &message.tool_calls);
                     let name = calls.find(|call| call.id == ours).map_or(ours, |call| &call.name);
-                    let mut told = json!({"name": name, "response": {"name": name, "content": result.text()}});
+                    let mut response = json!({"name": name, "response": {"name": name, "content": result.text()}});
                     if let Some(id) = id(ours) {
-                        told["id"] = json!(id);
+                        response["id"] = json!(id);
                     }
-                    json!({"functionResponse": told})
+                    json!({"functionResponse": response})
                 };
                 ("user", results.into_iter().map(result).collect::<Vec<Value>>())
             }
@@ -97,8 +99,14 @@ fn part(shown: Shown<'_>) -> Value {
     }
 }
 
-/// A signature goes back with the part that follows it, and that of a call with the call.
-fn said(model: &str, message: &Message, is_of_this_turn: bool, id: &dyn Fn(&str) -> Option<String>) -> Vec<Value> {
+/// The parts of a model's message. A signature is sent back with the part that follows it, that of a call with the
+/// call.
+fn model_parts(
+    model: &str,
+    message: &Message,
+    is_of_this_turn: bool,
+    id: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Value> {
     let (mut parts, mut waiting) = (Vec::new(), None);
     for part in &message.content {
         match part {
@@ -141,7 +149,7 @@ pub(super) fn read(answer: &mut Answer<'_, '_>, chunk: &UnreadMembers<'_>) -> Re
     }
     let usage = chunk.get("usageMetadata").map(Unread::members);
     if let Some(usage) = &usage {
-        // Thoughts and the words of built-in tools are counted apart.
+        // Thoughts and the prompts of built-in tools are counted separately.
         let number = |name| count(usage, name).unwrap_or(0);
         let tokens = &mut answer.usage;
         tokens.reasoning_tokens = number("thoughtsTokenCount");

@@ -1,8 +1,8 @@
-//! Ids of tool calls, and signatures: what one provider made is only for itself.
+//! Ids of tool calls, and signatures: what a provider made is sent back to that provider only.
 //!
-//! A conversation may continue with another provider than it began with. So a call is stored with the id that its
-//! provider gave it and with the provider, which gets it back byte for byte: some ids mean something. For others the
-//! ids are made to fit. Here, a call has an id of its own if the given one is taken or no span could have it.
+//! A conversation may continue with another provider than it began with. So a call is stored with its provider and the
+//! id that it gave, which it gets back byte for byte: some ids carry meaning. For other providers ids are adapted.
+//! Here, a call gets another id if the given one is taken or not valid as a span id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Longest id of a tool call that every provider accepts, characters.
 const CALL_ID_CHARS_MAX: usize = 64;
-/// Bytes of a digest that tell the addresses of providers apart.
+/// Bytes of a digest that distinguishes the addresses of providers.
 const ADDRESS_BYTES: usize = 6;
 
 /// A signature with the kind of the provider that can read it.
@@ -29,18 +29,18 @@ pub(super) fn own(kind: Kind, marked: &str) -> Option<&str> {
     marked.split_once('!').filter(|(name, _)| *name == kind.as_str()).map(|(_, signature)| signature)
 }
 
-/// A provider as far as ids are concerned: its kind and its address.
+/// A provider as the origin of ids: its kind and its address.
 #[derive(Clone, Debug)]
 pub(super) struct Ids {
     kind: Kind,
     provider: String,
 }
 
-/// The id under which a provider is told of a call.
+/// The id of a call in requests to a provider.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WireId {
     pub id: String,
-    /// Whether the provider itself gave it.
+    /// Whether the provider assigned it.
     pub is_own: bool,
 }
 
@@ -50,7 +50,7 @@ impl Ids {
         Self { kind, provider: format!("{}:{address}", kind.as_str()) }
     }
 
-    /// Calls under ids that are free in the conversation and valid as those of spans.
+    /// The calls with ids that are free in the conversation and valid as span ids.
     pub(super) fn ours(&self, calls: Vec<MadeCall>, earlier: &[Message]) -> Vec<ToolCall> {
         let mut taken: BTreeSet<String> = calls_of(earlier).map(|call| call.id.clone()).collect();
         let ours = |call: MadeCall| {
@@ -67,13 +67,13 @@ impl Ids {
         calls.into_iter().map(ours).collect()
     }
 
-    /// The ids under which this provider knows the calls of a conversation, by ours. A call that it made without an id
-    /// has none.
+    /// This provider's ids for the calls of a conversation, by ours; `None` for one that goes to Gemini without an id,
+    /// as it came.
     pub(super) fn theirs<'a>(&self, messages: &'a [Message]) -> BTreeMap<&'a str, Option<WireId>> {
         let mut theirs = BTreeMap::new();
         let mut taken = BTreeSet::new();
         for message in messages {
-            // Of calls of one answer with one id, only the first can keep it: results name their calls by it.
+            // If calls of one answer share an id, only the first keeps it, because results refer to it.
             let mut here = BTreeSet::new();
             for call in &message.tool_calls {
                 let own = call.origin.as_ref().filter(|origin| origin.provider == self.provider);
@@ -121,7 +121,7 @@ fn is_stand_in(id: &str) -> bool {
     numbered.is_some_and(|(name, number)| !name.is_empty() && number.parse::<usize>().is_ok())
 }
 
-/// The id if it is valid as a span's and free, else one like it. Some providers count from 0 in every answer.
+/// The id if it is valid as a span id and free, else a similar one. Some providers count from 0 in every answer.
 fn free_id(id: &str, taken: &BTreeSet<String>) -> String {
     let fits = !id.is_empty() && id.chars().count() <= CALL_ID_CHARS_MAX && !id.chars().any(char::is_control);
     let stem = if fits { id } else { "call" };
@@ -144,7 +144,7 @@ mod tests {
         ToolCall { id: id.to_owned(), name: "get".to_owned(), args: json!({}), signatures: Vec::new(), origin }
     }
 
-    fn told(ids: &Ids, calls: Vec<Vec<ToolCall>>) -> Vec<String> {
+    fn sent(ids: &Ids, calls: Vec<Vec<ToolCall>>) -> Vec<String> {
         let order: Vec<String> = calls.iter().flatten().map(|call| call.id.clone()).collect();
         let message = |calls| Message { tool_calls: calls, ..Message::assistant("") };
         let messages: Vec<Message> = calls.into_iter().map(message).collect();
@@ -174,23 +174,23 @@ mod tests {
                 vec![call("functions.get:0_1", Some((&here, Some("functions.get:0")))), call("functions_get_0", None)],
             ]
         };
-        assert_eq!(told(&here, calls()), ["functions.get:0", &long, "functions.get:0", "functions_get_0"]);
-        assert_eq!(told(&there, calls()), ["functions_get_0", "call_1", "functions_get_0_1", "functions_get_0_2"]);
+        assert_eq!(sent(&here, calls()), ["functions.get:0", &long, "functions.get:0", "functions_get_0"]);
+        assert_eq!(sent(&there, calls()), ["functions_get_0", "call_1", "functions_get_0_1", "functions_get_0_2"]);
     }
 
     #[test]
     fn two_calls_of_one_answer_are_told_apart_also_by_their_results() {
         let ids = Ids::new(Kind::Ollama, "http://a/");
         let twice = vec![vec![call("c", Some((&ids, Some("c")))), call("c_1", Some((&ids, Some("c"))))]];
-        assert_eq!(told(&ids, twice), ["c", "c_1"]);
+        assert_eq!(sent(&ids, twice), ["c", "c_1"]);
     }
 
     #[test]
     fn gemini_gets_no_id_for_a_call_that_had_none() {
         let gemini = Ids::new(Kind::Gemini, "http://g/");
         let calls = || vec![vec![call("call_1", Some((&gemini, None))), call("call#get#0", None), call("a.b", None)]];
-        assert_eq!(told(&gemini, calls()), ["", "", "a.b"]);
+        assert_eq!(sent(&gemini, calls()), ["", "", "a.b"]);
         let other = Ids::new(Kind::Anthropic, "http://a/");
-        assert_eq!(told(&other, calls()), ["call_1", "call_get_0", "a_b"]);
+        assert_eq!(sent(&other, calls()), ["call_1", "call_get_0", "a_b"]);
     }
 }

@@ -3,9 +3,9 @@
 //! Invariant kept here: a model is a value that is built once, with its key inside; no call reads the environment, and
 //! no key appears in an error, a log line or a `Debug`.
 //!
-//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its retries). `frames` cuts what a
-//! provider sends into events, a file for each API writes requests and reads events, and `answer` with `calls` is what
-//! they add up to. `ids` keeps what one provider made from the others, `error` classifies the failures.
+//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its retries). `frames` splits a
+//! response into events, a file for each API writes requests and reads events, and `answer` and `calls` assemble the
+//! result. `ids` keeps the ids and signatures of one provider from the others, `error` classifies the failures.
 
 #[cfg(feature = "agents")]
 mod answer;

@@ -42,7 +42,7 @@ pub(super) fn body(settings: &Settings, ids: &Ids, request: &Request) -> Result<
 
 fn messages(ids: &Ids, request: &Request) -> Result<Vec<Value>, ModelError> {
     let known = ids.theirs(&request.messages);
-    // Only servers that give ids know what they are.
+    // Ids are only sent back to a server that assigned them.
     let own = |ours: &str| known.get(ours).and_then(Option::as_ref).filter(|id| id.is_own).map(|id: &WireId| &id.id);
     let calls = || request.messages.iter().flat_map(|message| &message.tool_calls);
     let mut messages = Vec::new();
@@ -58,36 +58,36 @@ fn messages(ids: &Ids, request: &Request) -> Result<Vec<Value>, ModelError> {
                         Shown::Url { .. } => {}
                     }
                 }
-                let mut said = json!({"role": "user", "content": text});
+                let mut entry = json!({"role": "user", "content": text});
                 if !images.is_empty() {
-                    said["images"] = json!(images);
+                    entry["images"] = json!(images);
                 }
-                messages.push(said);
+                messages.push(entry);
             }
             Turn::Assistant { message, .. } => {
-                let mut said = json!({"role": "assistant", "content": texts(message).collect::<String>()});
+                let mut reply = json!({"role": "assistant", "content": texts(message).collect::<String>()});
                 if !message.tool_calls.is_empty() {
                     let call = |call: &ToolCall| {
-                        let mut told = json!({"function": {"name": call.name, "arguments": arguments(call)}});
+                        let mut entry = json!({"function": {"name": call.name, "arguments": arguments(call)}});
                         if let Some(id) = own(&call.id) {
-                            told["id"] = json!(id);
+                            entry["id"] = json!(id);
                         }
-                        told
+                        entry
                     };
-                    said["tool_calls"] = message.tool_calls.iter().map(call).collect();
+                    reply["tool_calls"] = message.tool_calls.iter().map(call).collect();
                 }
-                messages.push(said);
+                messages.push(reply);
             }
             Turn::Results(results) => messages.extend(results.into_iter().map(|result| {
                 let ours = result.tool_call_id.as_deref().unwrap_or_default();
-                let mut told = json!({"role": "tool", "content": result.text()});
+                let mut entry = json!({"role": "tool", "content": result.text()});
                 if let Some(call) = calls().find(|call| call.id == ours) {
-                    told["tool_name"] = json!(call.name);
+                    entry["tool_name"] = json!(call.name);
                 }
                 if let Some(id) = own(ours) {
-                    told["tool_call_id"] = json!(id);
+                    entry["tool_call_id"] = json!(id);
                 }
-                told
+                entry
             })),
         }
     }

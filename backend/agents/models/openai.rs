@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const PATH: &str = "chat/completions";
 
-/// Models that take `max_completion_tokens` in place of `max_tokens`.
+/// Models that take `max_completion_tokens` instead of `max_tokens`.
 const COMPLETION_TOKENS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 pub(super) fn effort(reasoning: Reasoning) -> &'static str {
@@ -30,7 +30,7 @@ pub(super) fn effort(reasoning: Reasoning) -> &'static str {
     }
 }
 
-/// Whether a model writes to its cache, at a price, unless told otherwise: GPT-5.6 and later.
+/// Whether a model writes to its cache, at a price, by default: GPT-5.6 and later.
 pub(super) fn caches_unasked(model: &str) -> bool {
     let version = model.strip_prefix("gpt-").unwrap_or_default().split('-').next().unwrap_or_default();
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
@@ -76,13 +76,13 @@ fn messages(ids: &Ids, request: &Request) -> Result<Vec<Value>, ModelError> {
             Turn::User(shown) => messages.push(json!({"role": "user", "content": content(&shown)})),
             Turn::Assistant { message, is_of_this_turn } => {
                 let text = texts(message).collect::<Vec<_>>().join("\n\n");
-                let mut said = json!({"role": "assistant", "content": text});
+                let mut reply = json!({"role": "assistant", "content": text});
                 if !message.tool_calls.is_empty() {
                     let call = |call: &ToolCall| {
                         let function = json!({"name": call.name, "arguments": arguments(call).to_string()});
                         json!({"type": "function", "id": id(&call.id), "function": function})
                     };
-                    said["tool_calls"] = message.tool_calls.iter().map(call).collect();
+                    reply["tool_calls"] = message.tool_calls.iter().map(call).collect();
                 }
                 // Some compatible providers expect the reasoning of the same turn back; the others ignore it.
                 let thought = |part: &Part| match part {
@@ -91,9 +91,9 @@ fn messages(ids: &Ids, request: &Request) -> Result<Vec<Value>, ModelError> {
                 };
                 let thoughts: Vec<String> = message.content.iter().filter_map(thought).collect();
                 if !thoughts.is_empty() {
-                    said["reasoning_content"] = json!(thoughts.join("\n"));
+                    reply["reasoning_content"] = json!(thoughts.join("\n"));
                 }
-                messages.push(said);
+                messages.push(reply);
             }
             Turn::Results(results) => messages.extend(results.into_iter().map(|result| {
                 let id = id(result.tool_call_id.as_deref().unwrap_or_default());
@@ -133,11 +133,11 @@ pub(super) fn read(answer: &mut Answer<'_, '_>, chunk: &UnreadMembers<'_>) -> Re
     match (choice.get("delta"), choice.get("message")) {
         (Some(delta), _) => {
             answer.heard |= delta.as_str().starts_with('{');
-            said(answer, &delta.members())?;
+            read_delta(answer, &delta.members())?;
         }
         // A whole answer, unless its pieces were sent before.
         (None, Some(message)) if !answer.told && answer.calls.is_empty() => {
-            answer.heard |= said(answer, &message.members())?;
+            answer.heard |= read_delta(answer, &message.members())?;
         }
         _ => {}
     }
@@ -145,8 +145,8 @@ pub(super) fn read(answer: &mut Answer<'_, '_>, chunk: &UnreadMembers<'_>) -> Re
     Ok(())
 }
 
-/// A piece of an answer; whether there was anything in it.
-fn said(answer: &mut Answer<'_, '_>, delta: &UnreadMembers<'_>) -> Result<bool, ModelError> {
+/// Reads a piece of an answer; returns whether it contained anything.
+fn read_delta(answer: &mut Answer<'_, '_>, delta: &UnreadMembers<'_>) -> Result<bool, ModelError> {
     let mut is_read = answer.think(delta.get("reasoning_content")) || answer.think(delta.get("reasoning"));
     let content = delta.get("content");
     is_read |= answer.say(content);

@@ -30,9 +30,9 @@ pub struct Settings {
     pub base_url: Url,
     /// Sent to `base_url` and nowhere else.
     pub key: Option<Secret>,
-    /// Longest time for one whole answer.
+    /// Longest time for one attempt.
     pub answer_time_max: Duration,
-    /// Longest silence: before the first byte and between two.
+    /// Longest silence, before the first byte and between two.
     pub silence_max: Duration,
     /// How often a failed call is retried.
     pub retries: u32,
@@ -52,7 +52,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Sends nothing yet. The error states why it never could.
+    /// Sends nothing yet. The error states why no request could be sent.
     pub fn new(settings: Settings, web: &Web) -> Result<Self, String> {
         let name = format!("{}:{}", settings.kind.as_str(), settings.model);
         let path = match settings.kind {
@@ -79,7 +79,7 @@ impl Provider {
         }
     }
 
-    /// Without a key, no header for one is sent.
+    /// The headers of a request; without a key, no authentication header.
     fn headers(&self) -> Result<HeaderMap, ModelError> {
         let mut headers = HeaderMap::new();
         if self.settings.kind == Kind::Anthropic {
@@ -109,16 +109,16 @@ impl Provider {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());
-        let said = tokio::time::timeout(self.settings.silence_max, frames::beginning(response)).await;
-        Err(error::of_status(status, &said.unwrap_or_default(), &headers))
+        let text = tokio::time::timeout(self.settings.silence_max, frames::beginning(response)).await;
+        Err(error::of_status(status, &text.unwrap_or_default(), &headers))
     }
 
-    /// One attempt. `told` states afterwards whether the caller has seen a piece of the answer.
+    /// One attempt. `passed_on` states afterwards whether a piece of the answer was passed to the caller.
     async fn attempt(
         &self,
         request: &Request,
         deltas: &mut Deltas<'_>,
-        told: &mut bool,
+        passed_on: &mut bool,
     ) -> Result<Completion, ModelError> {
         let response = self.post(request).await?;
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -129,10 +129,10 @@ impl Provider {
             && let Some(event) = events.next().await
         {
             let read = event.and_then(|event| answer.read(&event));
-            *told = answer.told;
+            *passed_on = answer.told;
             match read {
                 Ok(()) => {}
-                // The answer is whole, and what was to follow it is only its usage.
+                // The answer is complete; only its usage is missing.
                 Err(error) if error.kind == ModelErrorKind::Transient && answer.finish.is_some() => break,
                 Err(error) => return Err(error),
             }
@@ -144,8 +144,8 @@ impl Provider {
         let mut backoff = Backoff::default();
         let mut failures = 0;
         loop {
-            let mut told = false;
-            let attempt = self.attempt(request, deltas, &mut told);
+            let mut passed_on = false;
+            let attempt = self.attempt(request, deltas, &mut passed_on);
             let late = || ModelError::new(ModelErrorKind::Transient, "no complete response in time");
             let done = tokio::time::timeout(self.settings.answer_time_max, attempt).await;
             let error = match done.unwrap_or_else(|_| Err(late())) {
@@ -154,7 +154,7 @@ impl Provider {
             };
             let wait_max = Duration::from_millis(MODEL_RETRY_WAIT_MS_MAX);
             let patient = error.retry_after.is_none_or(|wait| wait <= wait_max);
-            if told || error.kind != ModelErrorKind::Transient || failures >= self.settings.retries || !patient {
+            if passed_on || error.kind != ModelErrorKind::Transient || failures >= self.settings.retries || !patient {
                 return Err(error);
             }
             failures += 1;

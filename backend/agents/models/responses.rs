@@ -27,7 +27,7 @@ pub(super) fn body(settings: &Settings, ids: &Ids, request: &Request) -> Result<
     if let Some(reasoning) = settings.reasoning {
         body["reasoning"]["effort"] = json!(effort(reasoning));
     }
-    // What is not stored there comes back encrypted.
+    // Without storage at the provider, reasoning is returned encrypted.
     body["include"] = json!(["reasoning.encrypted_content"]);
     if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| {
@@ -65,9 +65,9 @@ fn input(ids: &Ids, request: &Request) -> Result<Vec<Value>, ModelError> {
                 let thought = |thought| json!({"type": "reasoning", "encrypted_content": thought, "summary": []});
                 items.extend(message.content.iter().filter_map(signature).map(thought));
                 let text = |text| json!({"type": "output_text", "text": text});
-                let said: Vec<Value> = texts(message).map(text).collect();
-                if !said.is_empty() {
-                    items.push(json!({"type": "message", "role": "assistant", "content": said}));
+                let content: Vec<Value> = texts(message).map(text).collect();
+                if !content.is_empty() {
+                    items.push(json!({"type": "message", "role": "assistant", "content": content}));
                 }
                 let call = |call: &ToolCall| {
                     json!({
@@ -150,7 +150,7 @@ fn item(
     match item.text("type").unwrap_or_default().as_str() {
         "function_call" => {
             let args = item.get("arguments").filter(|args| !is_empty(*args));
-            // An item that ends without its arguments does not take back those that came.
+            // An item that ends without its arguments does not discard those received before.
             let form = if args.is_some() { form } else { Form::More };
             let (id, name) = (item.text("call_id"), item.text("name"));
             answer.calls.add(Piece { number, item: item.text("id"), id, name, args, form, signature: None })?;
@@ -174,7 +174,7 @@ fn ended(answer: &mut Answer<'_, '_>, response: &UnreadMembers<'_>) -> Result<()
     answer.usage.output_tokens = count(&usage, "output_tokens").unwrap_or(0);
     answer.usage.cached_tokens = count(&usage.inside("input_tokens_details"), "cached_tokens").unwrap_or(0);
     answer.usage.reasoning_tokens = count(&usage.inside("output_tokens_details"), "reasoning_tokens").unwrap_or(0);
-    // The output is here once more; some servers send it only here.
+    // The last event repeats the output; some servers send it only there.
     let (had_text, had_calls) = (answer.has_text(), !answer.calls.is_empty());
     for (output, number) in response.get("output").into_iter().flat_map(Unread::items).zip(0..) {
         let output = output.members();

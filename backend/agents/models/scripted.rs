@@ -1,7 +1,7 @@
 //! Models that only play back: [`Echo`] and [`Script`]. For tests, demos and trying out a configuration.
 //!
-//! They understand nothing. Their tokens are words. The same conversation always gets the same answer, because the
-//! number of the assistant's messages so far selects the turn.
+//! Their tokens are words. The same conversation always gets the same answer, because the number of the assistant's
+//! messages so far selects the turn.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub struct Script {
     #[serde(skip)]
     name: String,
     turns: Vec<Turn>,
-    /// Starts over after the last turn; otherwise the script has nothing to say then, and says so.
+    /// Starts over after the last turn; otherwise answers that there are no more turns.
     #[serde(default)]
     repeat: bool,
     /// Pause after each word.
@@ -48,8 +48,8 @@ pub struct Script {
 ///
 /// - `{user}` stands for the last user's text, `{tool}` for the last tool result,
 /// - `{NAME}` for the last result of the calls of that name (`as`),
-/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a JSON result: a text without the
-///   blanks at its end, a list as its length, `?` if there is none.
+/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a JSON result: a text without
+///   trailing blanks, a list as its length, `?` if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
@@ -256,20 +256,20 @@ mod tests {
     use super::*;
 
     async fn ask(model: &dyn Model, messages: Vec<Message>) -> (Result<Completion, ModelError>, Vec<Delta>) {
-        let (request, mut told) = (Request { messages, ..Request::default() }, Vec::new());
-        let answer = model.complete(&request, &mut |delta| told.push(delta)).await;
-        (answer, told)
+        let (request, mut deltas) = (Request { messages, ..Request::default() }, Vec::new());
+        let answer = model.complete(&request, &mut |delta| deltas.push(delta)).await;
+        (answer, deltas)
     }
 
     #[tokio::test]
     async fn echo_says_what_the_last_user_said_word_by_word() {
-        let (answer, told) = ask(&Echo, vec![Message::user("first"), Message::user("[t] [bob]: hello  you")]).await;
+        let (answer, deltas) = ask(&Echo, vec![Message::user("first"), Message::user("[t] [bob]: hello  you")]).await;
         let answer = answer.unwrap();
         assert_eq!(answer.message, Message::assistant("echo: [t] [bob]: hello  you"));
         assert_eq!(answer.finish, Finish::Stop);
         assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (5, 5));
-        assert_eq!(told.len(), 6);
-        let whole: String = told.iter().map(|delta| if let Delta::Text(text) = delta { text } else { "" }).collect();
+        assert_eq!(deltas.len(), 6);
+        let whole: String = deltas.iter().map(|delta| if let Delta::Text(text) = delta { text } else { "" }).collect();
         assert_eq!(whole, "echo: [t] [bob]: hello  you");
     }
 
@@ -288,10 +288,10 @@ mod tests {
     async fn a_script_goes_on_from_where_the_conversation_is() {
         let script = Script::parse("script:x", SCRIPT).unwrap();
         let mut messages = vec![Message::user("what is there?")];
-        let (first, told) = ask(&script, messages.clone()).await;
+        let (first, deltas) = ask(&script, messages.clone()).await;
         let first = first.unwrap();
         assert_eq!(first.finish, Finish::ToolCalls);
-        assert_eq!(told, [Delta::Reasoning("I need the file.".to_owned())]);
+        assert_eq!(deltas, [Delta::Reasoning("I need the file.".to_owned())]);
         let thought = Part::Reasoning { text: "I need the file.".to_owned(), signature: None };
         assert_eq!(first.message.content, [thought]);
         let calls: Vec<_> = first.message.tool_calls.iter().map(|call| (call.id.as_str(), &call.args)).collect();
@@ -304,9 +304,9 @@ mod tests {
         assert_eq!(ask(&script, messages.clone()).await.0.unwrap(), second);
 
         messages.push(second.message);
-        let (third, told) = ask(&script, messages.clone()).await;
+        let (third, deltas) = ask(&script, messages.clone()).await;
         assert_eq!(third.unwrap_err().kind, ModelErrorKind::Transient);
-        assert_eq!(told, [Delta::Text("half ".to_owned())]);
+        assert_eq!(deltas, [Delta::Text("half ".to_owned())]);
         messages.push(Message::assistant("half"));
         assert_eq!(ask(&script, messages).await.0.unwrap().message.text(), "The script has no more turns.");
     }
@@ -339,8 +339,8 @@ mod tests {
     async fn a_script_takes_its_time_between_two_words() {
         let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = \"one  two\\nthree\"").unwrap();
         let began = tokio::time::Instant::now();
-        let (answer, told) = ask(&script, vec![Message::user("?")]).await;
-        assert_eq!((answer.unwrap().message.text().as_str(), told.len()), ("one  two\nthree", 4));
+        let (answer, deltas) = ask(&script, vec![Message::user("?")]).await;
+        assert_eq!((answer.unwrap().message.text().as_str(), deltas.len()), ("one  two\nthree", 4));
         assert_eq!(began.elapsed(), Duration::from_millis(150));
     }
 

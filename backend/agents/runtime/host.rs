@@ -28,9 +28,9 @@ use crate::{
     timeline::{Timeline, artifacts::Draft},
 };
 
-/// How long one emission is retried before it fails.
+/// How long an emit is retried before it fails.
 const EMIT_PATIENCE: Duration = Duration::from_mins(1);
-/// Pause before an emission is retried.
+/// Pause before an emit is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// One run of this process's timeline. Cheap to clone.
@@ -47,7 +47,7 @@ impl LocalHost {
         Self { timeline, threads, context, patience: EMIT_PATIENCE }
     }
 
-    /// Sets how long one emission is retried.
+    /// Sets how long an emit is retried.
     #[must_use]
     pub fn patient(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -81,8 +81,8 @@ impl RunHost for LocalHost {
         &self.context
     }
 
-    /// Retries while the database is unavailable and the process does not stop: the events' ids ensure that each is stored
-    /// once.
+    /// Retries while the database is unavailable and the process is not stopping: the events' ids ensure that each is
+    /// stored once.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async move {
             let began = tokio::time::Instant::now();
@@ -91,7 +91,7 @@ impl RunHost for LocalHost {
                 let Err(error) = emitted else { return Ok(()) };
                 let error = HostError { is_retryable: error.is_retryable(), reason: error.to_string() };
                 if !error.is_retryable || began.elapsed() >= self.patience || self.timeline.is_stopping() {
-                    return Err(error.because(NOT_TAKEN));
+                    return Err(error.because(NOT_ACCEPTED));
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
@@ -115,7 +115,7 @@ impl RunHost for LocalHost {
                 let requested = known.iter().filter(|event| event.event_type.is(EventKind::InterruptRequested));
                 let mut asked: Vec<Json> = requested.map(|event| event.payload.clone()).collect();
                 if known.len() as i64 == INTERRUPT_EVENTS {
-                    // There may be more.
+                    // There may be more questions than were read; an empty one matches none.
                     asked.push(Json::empty());
                 }
                 Some(Answered { decision, value: event.payload.member("value"), asked })
@@ -131,7 +131,7 @@ impl RunHost for LocalHost {
                 root_run_id: parent.root_run_id,
                 parent_run_id: Some(parent.run_id),
                 owner_id: parent.owner_id.clone(),
-                // A worker's state is its own, whatever thread its supervisor works on.
+                // A worker's state is separate from its supervisor's thread.
                 thread_id: Some(own_thread(child.run_id)),
                 session_id: parent.session_id.clone(),
                 role: Role::Worker,
@@ -253,7 +253,7 @@ impl RunHost for LocalHost {
             };
             match read.await {
                 Ok(pieces) => Ok(Some(Piece { bytes: pieces.concat().into(), size, media_type })),
-                // It will not become better.
+                // Permanent: a retry would not help.
                 Err(artifacts::Error::Damaged) => Ok(None),
                 Err(error) => Err(HostError::unavailable(error)),
             }
@@ -262,4 +262,4 @@ impl RunHost for LocalHost {
 }
 
 /// The error for events that were not stored in the log.
-const NOT_TAKEN: &str = "the events were not accepted";
+const NOT_ACCEPTED: &str = "the events were not accepted";

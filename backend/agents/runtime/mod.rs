@@ -1,8 +1,8 @@
 //! The runtime: claims jobs whose agents this process knows and executes them, each on the engine.
 //!
-//! It composes and makes no decision about identity or sessions: those were settled before the run was created.
-//! Invariants kept here: work happens under a lease that is renewed, and stops when it is lost; a run that waits (for
-//! people, for workers) holds no slot and no lease.
+//! It makes no decision about identity or sessions: those were settled before the run was created. Invariants kept
+//! here: work happens under a lease that is renewed, and stops when it is lost; a run that waits (for people, for
+//! workers) holds no slot and no lease.
 //!
 //! Start reading at [`Runtime::run`], then [`execution`](super::execution).
 
@@ -35,7 +35,7 @@ pub struct Runtime {
     pub name: Name,
     /// Maximum jobs in progress; runs that wait do not count.
     pub places: usize,
-    /// Of these, how many may be one owner's.
+    /// Maximum of these for one owner.
     pub own_places: usize,
 }
 
@@ -98,13 +98,13 @@ impl Runtime {
             (_, Some(StopReason::Lost)) => Ok(false),
             (Done::Suspended, None) => self.dispatch.release(lease).await,
             (Done::Stopped, None) => {
-                // What it was writing begins again at the next holder.
+                // The next holder writes its open texts again from the beginning.
                 self.dispatch.timeline().end_texts(assignment.context.run_id);
                 self.dispatch.release(lease).await
             }
         };
         if let Err(error) = settled {
-            // The lease expires by itself, and the sweep does the rest.
+            // The lease expires, and the sweep releases the job.
             tracing::warn!(error = &error as &dyn std::error::Error, "job not released");
         }
     }

@@ -89,7 +89,7 @@ fn calls(prefix: &str, tools: &[&str], count: usize) -> Vec<Call> {
     (0..count).map(call).collect()
 }
 
-/// What a run has, with its emitter.
+/// The environment of a run, with its emitter.
 fn env(world: &Arc<World>, run: &RunContext, prefix: &str) -> RunEnv {
     let host = world.host(run.clone());
     let emitter: Arc<dyn Emitter> = match run.role {
@@ -100,7 +100,7 @@ fn env(world: &Arc<World>, run: &RunContext, prefix: &str) -> RunEnv {
     RunEnv { host, emitter, ids, stopwatch, cancel: CancellationToken::new(), durability: Durability::Never }
 }
 
-/// The same without an emitter.
+/// The same with an emitter that discards events.
 fn silent(run: &RunContext) -> RunEnv {
     RunEnv { emitter: Arc::new(NullEmitter), ..env(&World::endless(), run, "p") }
 }
@@ -123,7 +123,7 @@ fn fake(name: &'static str) -> Fake {
     Fake { name, ..Fake::default() }
 }
 
-/// One run's events: right role, agent and prefix, every span opened once and closed once after it.
+/// Checks one run's events: right role, agent and prefix, and every span opened once and then closed once.
 fn assert_all_of(run: &RunContext, prefix: &str, events: &[Recorded], count: usize) {
     let mut spans: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut ids = BTreeSet::new();
@@ -316,7 +316,7 @@ async fn a_result_that_is_too_large_becomes_a_pointer_and_both_its_ends() {
         (kept[0].0.as_str(), kept[0].1.as_str(), kept[0].2.len()),
         ("text.txt", "text/plain; charset=utf-8", 100_008)
     );
-    // Without room for it, the beginning stays and is marked as truncated.
+    // If it cannot be stored, a preview stays, marked truncated.
     let results = run_step(&step(&env, &tools), calls("y", &names, 3)).await.unwrap();
     let text = results[0].result.clone().unwrap();
     assert_eq!((&text["truncated"], &text["bytes"]), (&json!(true), &json!(100_008)));

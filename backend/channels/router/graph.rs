@@ -55,32 +55,32 @@ impl State for RouteState {
 }
 
 /// The graph of one message.
-pub(super) fn graph(way: &RoutedMessage) -> Result<Graph<RouteState>, InvalidGraph> {
-    let identified = |passage: &RouteState| match passage {
+pub(super) fn graph(routing: &RoutedMessage) -> Result<Graph<RouteState>, InvalidGraph> {
+    let identified = |state: &RouteState| match state {
         RouteState { outcome: Some(_), .. } => Next::End,
         RouteState { identified: true, .. } => Next::To("resolve"),
         // Its question was answered, but the user is not verified yet.
         RouteState { .. } => Next::To("identify"),
     };
-    let resolved = |passage: &RouteState| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
-    Graph::new(ROUTER, if way.message.config.is_open() { "resolve" } else { "identify" })
-        .node("identify", of(way, identify))
+    let resolved = |state: &RouteState| if state.outcome.is_some() { Next::End } else { Next::To("start") };
+    Graph::new(ROUTER, if routing.message.config.is_open() { "resolve" } else { "identify" })
+        .node("identify", of(routing, identify))
         .choice("identify", &["identify", "resolve"], identified)
-        .node("resolve", of(way, resolve))
+        .node("resolve", of(routing, resolve))
         .choice("resolve", &["start"], resolved)
-        .node("start", of(way, start))
+        .node("start", of(routing, start))
         .edge("start", Next::End)
         .build()
 }
 
 /// Makes a node that works on this message.
 fn of<F>(
-    way: &RoutedMessage,
+    routing: &RoutedMessage,
     node: fn(RoutedMessage, NodeContext<RouteState>) -> F,
 ) -> impl Fn(NodeContext<RouteState>) -> F + Send + Sync + 'static
 where
     F: Future<Output = Result<RouteState, Stop>> + Send + 'static,
 {
-    let way = way.clone();
-    move |visit| node(way.clone(), visit)
+    let routing = routing.clone();
+    move |context| node(routing.clone(), context)
 }

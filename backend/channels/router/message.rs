@@ -23,7 +23,7 @@ use crate::{
     store::sessions::MessageSession,
 };
 
-/// Most characters of a message that become its run's title.
+/// Maximum characters of a message that become its run's title.
 const TITLE_CHARS: usize = 80;
 
 /// A message with everything the router needs. The ids of its runs are fixed, so routing it twice makes no second run.

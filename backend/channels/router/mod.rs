@@ -1,7 +1,7 @@
 //! Routing of a message: a graph of the engine that identifies the sender and the session, and starts the agent's run.
 //!
 //! The router's run has the role `router`; each node is a step on its timeline, and its output is the outcome of the
-//! message. It is stored in one emission when the graph has ended. A message that waits for its user's code leaves the
+//! message. It is stored in one append when the graph has ended. A message that waits for its user's code leaves the
 //! run interrupted, with a checkpoint in a thread of its own, from which the answer resumes it. Otherwise no checkpoint
 //! is stored: routing a message again has the same result.
 //!
@@ -35,7 +35,7 @@ use crate::{
         emitter::{Emitter, Level},
         host::HostError,
     },
-    engine::{Durability, Ended, Limits, RunEnv, visit::Question},
+    engine::{Durability, Ended, Limits, RunEnv, context::Question},
     store::{self, Store, codes::Verification, inbox::ClaimedMessage},
     threads::Threads,
     timeline::{
@@ -51,7 +51,7 @@ const ROUTER: &str = "router";
 /// Why a message has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
-    /// It never will have one.
+    /// It will never have one.
     #[error("{0}")]
     Failed(String),
     /// Not yet: it stays in the inbox.
@@ -106,36 +106,36 @@ impl Router {
     /// Routes a message and creates its run, or returns why not. Routing the same message again has the same result.
     pub async fn route(&self, message: Message) -> Result<Outcome, RouteError> {
         let telemetry = Arc::new(Telemetry::of(self, &message).await?);
-        let way = RoutedMessage { router: self.clone(), message: Arc::new(message), telemetry };
-        let mut waited = way.telemetry.found == Some(Status::Interrupted);
+        let routing = RoutedMessage { router: self.clone(), message: Arc::new(message), telemetry };
+        let mut waited = routing.telemetry.found == Some(Status::Interrupted);
         if waited {
-            let Message { owner, router_run_id, .. } = &*way.message;
+            let Message { owner, router_run_id, .. } = &*routing.message;
             let asked = self.store().interrupts().open(owner, *router_run_id).await?;
-            way.answer(&asked).await?;
+            routing.answer(&asked).await?;
         }
         loop {
-            match way.drive(waited).await? {
-                Ended::Completed(passage) => {
-                    let outcome = passage.outcome.ok_or_else(|| RouteError::Failed("no outcome".to_owned()))?;
-                    way.telemetry.run_completed(outcome.output()).await?;
-                    way.telemetry.send().await?;
-                    if waited || way.message.attempts > 1 {
-                        way.telemetry.host.drop_state().await?;
+            match routing.drive(waited).await? {
+                Ended::Completed(state) => {
+                    let outcome = state.outcome.ok_or_else(|| RouteError::Failed("no outcome".to_owned()))?;
+                    routing.telemetry.run_completed(outcome.output()).await?;
+                    routing.telemetry.send().await?;
+                    if waited || routing.message.attempts > 1 {
+                        routing.telemetry.host.drop_state().await?;
                     }
                     return Ok(outcome);
                 }
                 Ended::Suspended { questions, .. } => {
-                    way.ask(&questions).await?;
+                    routing.ask(&questions).await?;
                     // The code may have arrived while it was asked for, when there was no waiting run to resume yet.
-                    if !way.is_verified().await? {
+                    if !routing.is_verified().await? {
                         return Ok(Outcome::AwaitingCode);
                     }
                     let asked: Vec<_> = questions.into_iter().map(|question| question.interrupt_id).collect();
-                    way.answer(&asked).await?;
+                    routing.answer(&asked).await?;
                     waited = true;
                 }
                 Ended::Failed { node, error, .. } => {
-                    way.telemetry.send().await?;
+                    routing.telemetry.send().await?;
                     return Err(RouteError::Failed(format!("{}: {error}", node.unwrap_or(ROUTER))));
                 }
                 Ended::Cancelled => return Err(RouteError::Later("the routing was cancelled".to_owned())),
@@ -144,15 +144,15 @@ impl Router {
     }
 
     /// Fails the run of an abandoned message, and deletes its state.
-    pub async fn give_up(&self, taken: &ClaimedMessage, why: &str) {
-        let ClaimedMessage { owner_id: owner, router_run_id: run, .. } = taken;
+    pub async fn give_up(&self, claimed: &ClaimedMessage, why: &str) {
+        let ClaimedMessage { owner_id: owner, router_run_id: run, .. } = claimed;
         if let Err(error) = self.threads.forget_own(owner, &[*run]).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "state of a message not removed");
         }
         let error = json!({ "error": { "code": "given_up", "message": why } });
         let failed = vec![NewEvent::new(EventKind::RunFailed, Json::of(&error))];
         let opening = Opening { events: failed.clone(), ..Opening::default() };
-        let spec = message::router_spec(owner, &taken.channel, *run);
+        let spec = message::router_spec(owner, &claimed.channel, *run);
         let context = Arc::new(spec.context.clone());
         let ended = match self.timeline.open_run_with(spec, request_hash(*run), opening).await {
             Ok(ack) if ack.already_open => self.timeline.emit_run_event(&context, failed).await,

@@ -35,13 +35,13 @@ type Passed = Result<RouteState, Stop>;
 
 /// Step 1 of routing: who wrote, and whether they may. The message of an unverified user waits here for a one-time
 /// code.
-pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
-    let RoutedMessage { router, message, .. } = &way;
+pub(super) async fn identify(routing: RoutedMessage, context: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &routing;
     let (store, config, now) = (router.store(), &message.config, router.timeline.clock().now());
     let (owner, channel, user) = (&message.owner, &message.channel, &message.inbound.user_id);
     let identified = RouteState { identified: true, ..RouteState::default() };
     if !session::is_allowed(&config.allowed(), user) {
-        return way.refuse(&visit, Reason::NotAllowed).await;
+        return routing.refuse(&context, Reason::NotAllowed).await;
     }
     if config.auth == ChannelAuth::None {
         return Ok(identified);
@@ -81,8 +81,8 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
             .map_err(HostError::from)?
         {
             Verdict::Good { held_no } => Ok(RouteState::ends(Outcome::Released { held_no })),
-            Verdict::Wrong => way.refuse(&visit, Reason::CodeWrong).await,
-            Verdict::Blocked => way.refuse(&visit, Reason::CodeBlocked).await,
+            Verdict::Wrong => routing.refuse(&context, Reason::CodeWrong).await,
+            Verdict::Blocked => routing.refuse(&context, Reason::CodeBlocked).await,
         };
     }
     // Only the first message of a user waits.
@@ -94,10 +94,10 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
     match asked.map_err(HostError::from)? {
         Asked::Verified => Ok(identified),
         Asked::Another => Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted })),
-        Asked::TooMany => way.refuse(&visit, Reason::CodeBlocked).await,
+        Asked::TooMany => routing.refuse(&context, Reason::CodeBlocked).await,
         Asked::Waits => {
             let question = json!({ "kind": CODE_QUESTION, "prompt": Reason::CodeWanted.reply() });
-            visit.ask(CODE_QUESTION, question).await?;
+            context.ask(CODE_QUESTION, question).await?;
             // Regardless of who answered, the channel decides whether the user is verified, so it is checked again.
             Ok(RouteState::default())
         }
@@ -105,8 +105,8 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
 }
 
 /// Steps 2 to 7: which session the message belongs to, and what the agent reads. This also enqueues the reply.
-pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
-    let RoutedMessage { router, message, .. } = &way;
+pub(super) async fn resolve(routing: RoutedMessage, context: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &routing;
     let (store, config, inbound) = (router.store(), &message.config, &message.inbound);
     let (chat, now) = (message.chat(), router.timeline.clock().now());
     let filtered = |reason| Ok(RouteState::ends(Outcome::Filtered { reason }));
@@ -127,21 +127,21 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     let session =
         store.sessions().resolve(&message.owner, &chat, message.inbound_no, wanted, noted, (now, fresh)).await;
     let session = session.map_err(HostError::from)?;
-    let input = way.input(&visit, text).await?;
+    let input = routing.input(&context, text).await?;
     let resolved = Some(Resolved { session, text: text.to_owned(), input });
     Ok(RouteState { identified: true, resolved, outcome: None })
 }
 
 /// Steps 8 and 9: writes the message to the session's log and creates the agent's run, as a job.
-pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
-    let RoutedMessage { router, message, .. } = &way;
-    let Some(Resolved { session, text, input }) = &visit.state.resolved else {
+pub(super) async fn start(routing: RoutedMessage, context: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &routing;
+    let Some(Resolved { session, text, input }) = &context.state.resolved else {
         return Err(Stop::failed("a message without a session"));
     };
     // A disk error stops nothing: the database has the line.
     if !router.log.write(&message.owner, &session.thread_id, message.line(text), message.attempts > 1).await {
         let why = "the message was not written to the session's log: disk error";
-        visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
+        context.env.emitter.log_in(&context.span, Level::Warn, why).await?;
     }
     let spec = message.agent_spec(session, input, text);
     match router.timeline.open_run(spec, request_hash(message.run_id)).await {
@@ -156,23 +156,23 @@ pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) ->
         thread_id: session.thread_id,
         new_session: session.is_new,
     };
-    Ok(RouteState { outcome: Some(outcome), ..(*visit.state).clone() })
+    Ok(RouteState { outcome: Some(outcome), ..(*context.state).clone() })
 }
 
 impl RoutedMessage {
     /// Filters the message, with a warning for the operator.
-    async fn refuse(&self, visit: &NodeContext<RouteState>, reason: Reason) -> Passed {
+    async fn refuse(&self, context: &NodeContext<RouteState>, reason: Reason) -> Passed {
         let Self { router, message, .. } = self;
         let channel = &message.channel;
         let user = session::hashed(&router.key, channel, message.inbound.user_id.as_str());
         tracing::warn!(%channel, user, reason = reason.as_str(), "message refused");
         let text = format!("{}: user {user} of {channel}", reason.as_str());
-        visit.env.emitter.log_in(&visit.span, Level::Warn, &text).await?;
+        context.env.emitter.log_in(&context.span, Level::Warn, &text).await?;
         Ok(RouteState::ends(Outcome::Filtered { reason }))
     }
 
     /// The agent's input. If its images are too large for it, they become artifacts of the router's run.
-    async fn input(&self, visit: &NodeContext<RouteState>, text: &str) -> Result<Value, Stop> {
+    async fn input(&self, context: &NodeContext<RouteState>, text: &str) -> Result<Value, Stop> {
         let inbound = &self.message.inbound;
         let line = session::formatted(inbound, text);
         let input = session::agent_input(&line, inbound, &[]);
@@ -185,14 +185,14 @@ impl RoutedMessage {
             let line = format!("{line} (an image was left out: it was too large)");
             return Ok(session::agent_input(&line, &without, &[]));
         }
-        // An artifact's run must exist.
+        // The run must exist before it can have an artifact.
         self.telemetry.send().await?;
         let mut places = Vec::new();
         for (n, image) in inbound.images().enumerate() {
             let number = if n == 0 { String::new() } else { (n + 1).to_string() };
             let name = format!("image{number}.{}", image.media_type.ending());
             let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
-            let kept = visit.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
+            let kept = context.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
             let id: ArtifactId = kept.artifact_id.parse().map_err(Stop::failed)?;
             places.push(ImagePlace::Artifact { reference: json!(kept), url: url_of(id) });
         }

@@ -1,6 +1,6 @@
-//! [`Telemetry`]: the events of the router's run, collected until it ends or waits and then stored in one emission.
+//! [`Telemetry`]: the events of the router's run, collected until it ends or waits and then stored in one append.
 //!
-//! That emission also opens the run. A run that is over when it appears cannot be followed live, so for a finished step
+//! That append also opens the run. A run that is over when it appears cannot be followed live, so for a finished step
 //! only its end is stored.
 
 use std::{

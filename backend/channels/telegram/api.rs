@@ -15,7 +15,7 @@ const REQUEST_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest response of a method, bytes.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What Telegram says of a topic that was deleted, in lower case.
+/// Phrases of Telegram's error for a deleted topic, in lower case.
 const TOPIC_GONE: [&str; 2] = ["message thread not found", "topic_deleted"];
 
 /// A failed request; its text never contains the token.
@@ -53,7 +53,7 @@ impl ApiError {
 /// A failed call of a method.
 struct Refused {
     error: ApiError,
-    /// The new id of the chat.
+    /// The new id of the chat, if Telegram reports one.
     moved: Option<i64>,
     topic_is_gone: bool,
 }
@@ -109,8 +109,8 @@ impl Api {
         Ok(Self { http, base: Arc::from(base.trim_end_matches('/')), token: Arc::from(token.trim()) })
     }
 
-    /// Sends a text as a message. Where the target is no longer what it was, it is changed: a group that became a
-    /// supergroup has a new id and none of the old messages; a topic that was deleted leaves the chat itself.
+    /// Sends a text as a message. Updates the target if it has changed: a group that became a supergroup has a new id
+    /// and none of the old messages; if the topic was deleted, the chat itself is used.
     pub async fn send(&self, target: &mut Target, text: &str, is_first: bool) -> Result<(), ApiError> {
         loop {
             let mut body = json!({ "chat_id": target.chat_id, "text": text });
@@ -168,10 +168,10 @@ impl Api {
         }
         let (after_s, moved) = answer.parameters.map_or((None, None), |p| (p.retry_after, p.migrate_to_chat_id));
         let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-        let said: String =
+        let description: String =
             answer.description.unwrap_or_default().replace(&*self.token, "***").chars().take(200).collect();
-        let topic_is_gone = TOPIC_GONE.iter().any(|gone| said.to_ascii_lowercase().contains(gone));
-        let reason = format!("Telegram refused {method} ({status}): {said}");
+        let topic_is_gone = TOPIC_GONE.iter().any(|gone| description.to_ascii_lowercase().contains(gone));
+        let reason = format!("Telegram refused {method} ({status}): {description}");
         Err(Refused { error: ApiError { reason, is_retryable, after_s }, moved, topic_is_gone })
     }
 }

@@ -34,13 +34,13 @@ pub struct Target {
     pub message_thread_id: Option<i64>,
     /// In groups, the message to which the first part replies.
     pub reply_to: Option<i64>,
-    /// The chat's id is that of the supergroup which the group became while the reply was sent.
+    /// Whether `chat_id` is the supergroup that the group became while the reply was sent.
     #[serde(skip)]
     pub has_moved: bool,
 }
 
 impl Target {
-    /// As it is stored with a reply.
+    /// Reads a target as stored with a reply.
     pub fn read(target: &Json) -> Result<Self, String> {
         serde_json::from_str(target.as_str()).map_err(|error| format!("invalid target: {error}"))
     }
@@ -77,7 +77,7 @@ impl Telegram {
         mac.verify_slice(&self.secret).is_ok()
     }
 
-    /// What an update says; `None` if nothing to the bot.
+    /// Reads an update; `None` if it contains nothing for the bot.
     pub fn read(&self, update: Update, config: &ChannelConfig) -> Option<Said> {
         update::read(update, config.bot(), self.bot_id)
     }
@@ -88,7 +88,7 @@ impl Telegram {
         Image::of_bytes(&bytes).map_err(|flaw| ApiError::lasting(flaw.to_string()))
     }
 
-    /// Sends a part of a reply; `target` is then where it was accepted ([`Api::send`]).
+    /// Sends a part of a reply, and updates `target` to where it was accepted ([`Api::send`]).
     pub async fn send(&self, target: &mut Target, part: &str, is_first: bool) -> Result<(), ApiError> {
         self.api.send(target, part, is_first).await
     }

@@ -2,7 +2,7 @@
 
 use crate::domain::limits::{REPLY_PARTS_MAX, TELEGRAM_UNITS_MAX};
 
-/// The end of a reply that was too long even for the most parts allowed.
+/// The end of a reply that exceeds the maximum number of parts.
 const LEFT_OUT: &str = "… (the rest is left out)";
 
 /// Splits a text into messages of at most 4 096 UTF-16 units each, at the end of a line or a word if there is one in

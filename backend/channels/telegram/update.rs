@@ -32,11 +32,11 @@ pub struct Message {
     sender_chat: Option<Chat>,
     /// The title of an administrator who writes as the group.
     author_signature: Option<String>,
-    /// A service message: the group is this supergroup from now on.
+    /// A service message: the group became this supergroup.
     migrate_to_chat_id: Option<i64>,
-    /// The same, in the supergroup.
+    /// The counterpart in the supergroup: the id of the group it was.
     migrate_from_chat_id: Option<i64>,
-    /// What the pieces of an album have in common.
+    /// The id shared by the pieces of an album.
     media_group_id: Option<String>,
     chat: Chat,
     date: i64,
@@ -92,7 +92,7 @@ struct Photo {
     height: u64,
 }
 
-/// What an update says to the bot.
+/// The content of an update that is for the bot.
 #[derive(Debug)]
 pub enum Said {
     Message(Box<Envelope>),
@@ -103,7 +103,8 @@ pub enum Said {
     },
 }
 
-/// What an update says, if anything to the bot: from a person, in a private chat or a group.
+/// Reads an update: a message to the bot from a person, in a private chat or a group, or a chat's new id. `None` for
+/// anything else.
 pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Said> {
     let message = update.message?;
     let chat = |id: i64| ChatId::trusted(&id.to_string());
@@ -165,13 +166,13 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Sa
     Some(Said::Message(Box::new(Envelope { inbound, photo, target: Some(Json::of(&target)), album, more: Vec::new() })))
 }
 
-/// Who wrote: a person. An administrator who writes as the group has the group's id.
+/// The sender, if it is a person. An administrator who writes as the group has the group's id.
 fn sender(message: &Message) -> Option<(UserId, Option<Username>)> {
     if let Some(group) = message.sender_chat.as_ref().filter(|sender| sender.id == message.chat.id) {
         let name = message.author_signature.as_ref().or(group.title.as_ref()).or(message.chat.title.as_ref());
         return Some((UserId::trusted(&group.id.to_string()), name.and_then(|name| shown(name))));
     }
-    // Two bots that answered each other would never stop.
+    // Bots are ignored: two that answered each other would never stop.
     let from = message.from.as_ref().filter(|user| !user.is_bot)?;
     Some((UserId::trusted(&from.id.to_string()), username(from)))
 }

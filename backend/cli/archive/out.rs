@@ -37,7 +37,7 @@ impl Out {
         Ok(Self::File(BufWriter::with_capacity(BUFFER, file), path.to_owned()))
     }
 
-    /// Flushes the last bytes, and gives the file its name.
+    /// Flushes the last bytes, and renames the file.
     pub(in crate::cli) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Stdout(mut out) => Ok(out.flush()?),

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// Lines read ahead while a run is in progress.
 const LINES_MAX: usize = 64;
-/// A longer line comes in pieces. A message may have far less.
+/// A longer line is split. Messages are limited to far less.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) struct Input {

@@ -147,11 +147,11 @@ mod tests {
     #[test]
     fn every_reason_is_told_in_words() {
         for reason in Reason::ALL {
-            let told = filtered(Some(reason), "ann", "web");
-            assert!(told.contains(' ') && !told.contains("queued"), "{told}");
+            let text = filtered(Some(reason), "ann", "web");
+            assert!(text.contains(' ') && !text.contains("queued"), "{text}");
         }
-        let told = filtered(Some(Reason::NotAllowed), "ann\u{1b}[2J", "web");
-        assert!(told.starts_with("not_allowed: ann may not write to web"), "{told}");
+        let text = filtered(Some(Reason::NotAllowed), "ann\u{1b}[2J", "web");
+        assert!(text.starts_with("not_allowed: ann may not write to web"), "{text}");
         assert!(is_fine(Some(Reason::SessionReset)) && !is_fine(Some(Reason::NoTrigger)) && !is_fine(None));
     }
 

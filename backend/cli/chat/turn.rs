@@ -39,7 +39,7 @@ pub(super) enum End {
     Left,
 }
 
-/// Who is speaking, in the route's form.
+/// The sender, in the route's form.
 #[derive(Debug, Serialize)]
 pub(super) struct Who {
     pub(super) chat_id: String,
@@ -170,7 +170,7 @@ impl Talk<'_> {
         };
         let answer = Resume { interrupt_id: SpanId::trusted(&question.id), decision, value };
         turn.asked = None;
-        // Once answered it is closed, whoever answered; an error on the way is reported, and it is asked again.
+        // An answered question is closed, no matter who answered it; after another error it is asked again.
         match self.client.resume(&turn.run_id, &answer).await {
             Ok(_) => turn.questions.0.retain(|open| open.id != question.id),
             Err(error) => {
@@ -232,7 +232,7 @@ impl Turn {
             self.questions.0.clear();
         }
         let pieces = self.view.event(&event);
-        // The line with the question is not the agent's.
+        // The agent's text does not continue the line with the question.
         if self.asked.is_some() && !pieces.is_empty() {
             aside("\n");
             self.asked = None;

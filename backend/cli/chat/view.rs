@@ -27,7 +27,7 @@ pub(super) enum Piece {
     Aside(String),
 }
 
-/// The members of an event that a chat looks at. Everything is optional: a view must not fail on what it is shown.
+/// The members of an event that a chat uses. Everything is optional: a view must not fail on any event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event {
@@ -38,7 +38,7 @@ pub(super) struct Event {
     pub payload: Value,
     // A snapshot has this beside the span, without a payload.
     text: Option<String>,
-    // What a snapshot is a snapshot of.
+    // The event type that a snapshot stands for.
     #[serde(rename = "type")]
     of: String,
 }
@@ -65,20 +65,20 @@ struct Text {
 pub(super) struct View {
     /// Columns of the terminal; `None` cuts nothing.
     width: Option<usize>,
-    /// The answer is shown once the run has ended, and no other words of the agent.
+    /// Shows only the answer, once the run has ended.
     last_only: bool,
     texts: HashMap<String, Text>,
     /// The span whose text is on the terminal's current line, and whether it is a thought.
     open: Option<(String, bool)>,
     /// The payload of the agent's last message, and its text if that was shown.
     last_message: Option<Value>,
-    said: String,
+    last_shown: String,
 }
 
 impl View {
     pub(super) fn new(width: Option<usize>, last_only: bool) -> Self {
-        let (texts, open, last_message, said) = (HashMap::new(), None, None, String::new());
-        Self { width, last_only, texts, open, last_message, said }
+        let (texts, open, last_message, last_shown) = (HashMap::new(), None, None, String::new());
+        Self { width, last_only, texts, open, last_message, last_shown }
     }
 
     /// What to print for an event.
@@ -117,11 +117,11 @@ impl View {
         if !is_thought && (!is_message || self.last_only) {
             return Vec::new();
         }
-        let told = event.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
+        let offset = event.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
         let written = event.text.as_deref().or(event.payload["text"].as_str()).unwrap_or_default();
         let text = self.texts.entry(event.span_id.clone()).or_default();
-        // After a reconnect the text so far comes again; the offsets show which part of it is new.
-        let begins = if event.kind.ends_with(".snapshot") { 0 } else { told.unwrap_or(text.chars) };
+        // After a reconnect the text so far is sent again; the offsets show which part of it is new.
+        let begins = if event.kind.ends_with(".snapshot") { 0 } else { offset.unwrap_or(text.chars) };
         text.is_torn |= begins > text.chars;
         let fresh: String = written.chars().skip(text.chars.saturating_sub(begins)).collect();
         if text.is_torn || fresh.is_empty() {
@@ -132,7 +132,7 @@ impl View {
         self.words(&event.span_id, &fresh, is_thought)
     }
 
-    /// Text of a span, on its line if it has it, else on a new one.
+    /// Text of a span, on the current line if that is the span's, else on a new one.
     fn words(&mut self, span_id: &str, text: &str, is_thought: bool) -> Vec<Piece> {
         let goes_on = self.open.as_ref().is_some_and(|(open, _)| open == span_id);
         let mut pieces = if goes_on { Vec::new() } else { self.break_line() };
@@ -165,7 +165,7 @@ impl View {
             pieces.extend(self.break_line());
         }
         if !is_thought {
-            self.said = full;
+            self.last_shown = full;
         }
         pieces
     }
@@ -180,7 +180,7 @@ impl View {
         let mut pieces = self.break_line();
         let output = Some(&event.payload["output"]).filter(|output| !output.is_null());
         let answer = session::answer(output, self.last_message.as_ref()).unwrap_or_default();
-        if !answer.trim().is_empty() && answer.trim() != self.said.trim() {
+        if !answer.trim().is_empty() && answer.trim() != self.last_shown.trim() {
             let answer = clean_lines(&answer);
             pieces.push(Piece::Answer(format!("{}\n", answer.trim_end_matches('\n'))));
         }
@@ -188,8 +188,9 @@ impl View {
     }
 
     fn end(&mut self, event: &Event, what: &str, color: AnsiColor) -> Vec<Piece> {
-        let (mut pieces, paint, told) = (self.break_line(), color.on_default(), summarize(&event.kind, &event.payload));
-        let reason = told.trim_start_matches("error: ");
+        let (mut pieces, paint) = (self.break_line(), color.on_default());
+        let summary = summarize(&event.kind, &event.payload);
+        let reason = summary.trim_start_matches("error: ");
         let between = if reason.is_empty() { "" } else { ": " };
         pieces.push(aside(&format!("{paint}{what}{between}{reason}{paint:#}\n")));
         pieces
@@ -198,11 +199,11 @@ impl View {
     /// A dim line about an event.
     fn line(&mut self, event: &Event, mark: &str, paint: Style) -> Vec<Piece> {
         let mut pieces = self.break_line();
-        let told = summarize(&event.kind, &event.payload);
-        let told = if event.kind.starts_with("worker.") { format!("worker {told}") } else { told };
+        let summary = summarize(&event.kind, &event.payload);
+        let summary = if event.kind.starts_with("worker.") { format!("worker {summary}") } else { summary };
         let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
-        let told = clip(&told, room);
-        pieces.push(aside(&format!("  {paint}{mark}{paint:#} {}\n", dimmed(&told))));
+        let summary = clip(&summary, room);
+        pieces.push(aside(&format!("  {paint}{mark}{paint:#} {}\n", dimmed(&summary))));
         pieces
     }
 }

@@ -92,7 +92,7 @@ impl Job {
         })
     }
 
-    /// Creates the supervisor's run, with the configuration beside it for those who look at the run.
+    /// Creates the supervisor's run, with the configuration as an artifact for readers of the run.
     pub(super) async fn create(&self) -> anyhow::Result<()> {
         let run_id = self.run_id.to_string();
         let run = CreateRun {
@@ -201,7 +201,7 @@ impl Job {
         }
     }
 
-    /// Answers if the person does not: the call is not made.
+    /// Answers instead of the person: the call is not made.
     async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
         let value = format!("No answer within {} s, so this was not done.", self.answer_after.as_secs());
         let interrupt_id = SpanId::trusted(asked.span_id.as_deref().unwrap_or_default());

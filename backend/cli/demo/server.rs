@@ -50,8 +50,8 @@ impl Server {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let log = Log::of(stderr.context("cannot read the server's log")?);
         // It prints its address once it can serve, and nothing else.
-        let mut said = BufReader::new(stdout.context("cannot read the server's output")?).lines();
-        match timeout(READY_WAIT_MAX, said.next_line()).await {
+        let mut output = BufReader::new(stdout.context("cannot read the server's output")?).lines();
+        match timeout(READY_WAIT_MAX, output.next_line()).await {
             Ok(Ok(Some(url))) => Ok(Self { child, url }),
             Ok(_) => anyhow::bail!("the server ended before it was ready\n{}", log.whole().await),
             Err(_) => {
@@ -65,7 +65,7 @@ impl Server {
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         if let Some(pid) = pid {
-            // It may have ended by itself, which is just as well.
+            // It may have ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
         if timeout(END_WAIT_MAX, self.child.wait()).await.is_err() {

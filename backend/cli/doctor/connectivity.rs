@@ -117,7 +117,7 @@ impl Connectivity {
     /// Whether the largest emit arrives.
     pub(super) async fn bodies(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
-        // A proxy hides a rejection that arrives before the end of the body.
+        // Checked first, because a proxy hides a rejection that arrives before the end of the body.
         if let Err(error) = client.probe_cursor().await {
             return unasked(&error);
         }

@@ -15,7 +15,7 @@ pub(super) fn secrets() -> CheckResult {
     }
 }
 
-/// The server raises its limit to the largest that it may have.
+/// The server raises its limit to the maximum, so only that matters.
 pub(super) fn descriptors() -> CheckResult {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     match limit {
@@ -68,8 +68,8 @@ pub(super) async fn confinement(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     if let Some(database) = running {
         let open = database.options.password("");
-        let look = tokio::time::timeout(PATIENCE, store::durability::accepts(&open));
-        if matches!(look.await, Ok(true)) {
+        let check = tokio::time::timeout(PATIENCE, store::durability::accepts(&open));
+        if matches!(check.await, Ok(true)) {
             let what = "the embedded database accepts every program of its user".to_owned();
             return CheckResult::Bad(what, "stop the server, remove postgres.pass in the data directory, start again");
         }

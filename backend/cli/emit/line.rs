@@ -18,7 +18,7 @@ pub(super) struct Line {
     pub(super) event: String,
 }
 
-/// The members whose rules can be checked without a server. Others are the server's to judge.
+/// The members whose rules can be checked without a server. The server checks the others.
 #[derive(Deserialize)]
 struct Members {
     #[serde(rename = "type")]

@@ -1,4 +1,4 @@
-//! Sends batches, and finds the one event because of which a batch was rejected.
+//! Sends batches, and finds the one event that caused a batch to be rejected.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -55,7 +55,7 @@ impl Sender {
     }
 
     /// Sends a batch until it is stored. A rejected batch is sent again event by event: nothing of it was stored, and
-    /// only this way the good ones are stored and the bad one gets a line number.
+    /// this stores the valid events and reports the line number of the invalid one.
     pub(super) async fn send(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -76,7 +76,7 @@ impl Sender {
         }
     }
 
-    /// Creates the run, unless it is there.
+    /// Creates the run, unless it exists.
     async fn create(&mut self) -> anyhow::Result<()> {
         let Run::New(new) = &self.run else { return Ok(()) };
         let run_id = self.client.create_run(new).await?.run_id.to_string();
@@ -99,7 +99,7 @@ impl Sender {
         matches!(self.run, Run::Created(_)).then(|| self.run_id())
     }
 
-    /// Whether a run was to be created and nothing came for it.
+    /// Whether a run was to be created and no event came for it.
     pub(super) fn is_without_run(&self) -> bool {
         matches!(self.run, Run::New(_))
     }
@@ -150,7 +150,7 @@ impl Sender {
     }
 
     fn note(&mut self, lines: &[Line], ack: &EmitReply) -> anyhow::Result<()> {
-        let mut told = String::new();
+        let mut acks = String::new();
         for (line, event) in lines.iter().zip(&ack.events) {
             match event.seq {
                 None => self.tally.ephemeral += 1,
@@ -165,10 +165,10 @@ impl Sender {
             let number = (line.number > 0).then_some(line.number);
             let ack = json!({"run_id": self.run_id(), "line": number, "seq": event.seq, "event_id": event.event_id,
                 "duplicate": event.duplicate});
-            _ = writeln!(told, "{ack}");
+            _ = writeln!(acks, "{ack}");
         }
         if self.json {
-            print(&told)?;
+            print(&acks)?;
         }
         Ok(())
     }

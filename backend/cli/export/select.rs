@@ -24,7 +24,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// The runs in the order of their ids, which is by time; except that a parent always comes before its children.
+/// The runs in the order of their ids, that is, by time; but a parent always comes before its children.
 pub(super) async fn choose(client: &Client, what: &What) -> anyhow::Result<Vec<Chosen>> {
     let mut found = BTreeMap::new();
     if let Some(run) = what.run {
@@ -54,7 +54,7 @@ async fn list(
     let (mut cursor, mut fresh) = (None, Vec::new());
     loop {
         let mut query = filter.to_vec();
-        // An export leaves nothing out.
+        // An export includes all roles.
         query.push(("role", Role::any()));
         query.push(("limit", PAGE_ROWS_MAX.to_string()));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));

@@ -32,15 +32,15 @@ pub(super) async fn pack(
 ) -> anyhow::Result<ExportReport> {
     let mut log = BufWriter::new(tempfile::tempfile()?);
     let mut enclosed = Vec::new();
-    let mut told = {
+    let mut report = {
         let mut teller = ExportWriter::new(client.clone(), &mut log)?;
         let progress = Progress::of_runs(chosen.len() as u64);
         for run in chosen {
-            let told = teller.run(run.run_id, &progress).await?;
-            if !told.is_empty() {
-                // What came after the exported part of the log is left for another export.
+            let mentioned = teller.run(run.run_id, &progress).await?;
+            if !mentioned.is_empty() {
+                // Artifacts created after the exported part of the log are left for another export.
                 let listed = client.artifacts(run.run_id, PATIENCE).await?;
-                enclosed.extend(listed.into_iter().filter(|one| told.contains(one)));
+                enclosed.extend(listed.into_iter().filter(|one| mentioned.contains(one)));
             }
             progress.add(1);
         }
@@ -50,7 +50,7 @@ pub(super) async fn pack(
     let mut log = log.into_inner().map_err(io::IntoInnerError::into_error)?;
     copy(LOG, &mut log, out)?;
     put(INDEX, index.as_bytes(), out)?;
-    told.artifacts = enclosed.len() as u64;
+    report.artifacts = enclosed.len() as u64;
     let mut seen = HashSet::new();
     enclosed.retain(|one| seen.insert(one.sha256));
     let progress = Progress::of_bytes("artifacts", enclosed.iter().map(|one| one.size).sum());
@@ -58,7 +58,7 @@ pub(super) async fn pack(
         content(client, one, out, &progress).await?;
     }
     out.write_all(&TAR_END)?;
-    Ok(told)
+    Ok(report)
 }
 
 fn put(name: &str, bytes: &[u8], out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
@@ -77,7 +77,7 @@ fn copy(name: &str, file: &mut File, out: &mut (dyn Write + Send)) -> anyhow::Re
     Ok(out.write_all(tar_padding(size))?)
 }
 
-/// The bytes of an artifact, resumed from where they broke off.
+/// The bytes of an artifact, resumed after interruptions.
 async fn content(
     client: &Client,
     one: &AttachedArtifact,

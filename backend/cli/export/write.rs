@@ -158,7 +158,7 @@ impl<'a> ExportWriter<'a> {
     }
 }
 
-/// Why a run is left out, if that is what the error means.
+/// Why a run is left out, if the error is a reason for that.
 fn unfit(error: &anyhow::Error) -> Option<String> {
     if let Some(NotExported(why)) = error.downcast_ref() {
         return Some(why.clone());

@@ -27,7 +27,7 @@ const STEP: usize = 256 * 1024;
 /// Counts of what happened to the runs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ImportCounts {
-    /// Runs of which something was new, and how many events that was.
+    /// Runs with new events, and the number of those events.
     pub(super) imported: u64,
     pub(super) events: u64,
     pub(super) there: u64,

@@ -1,4 +1,4 @@
-//! What comes through a pipe is stored in an unnamed file, so that nothing is sent before all of it is checked.
+//! Buffers a pipe in an unnamed file, so that nothing is sent before all of it is checked.
 //!
 //! Lines are checked as they arrive, so that data that is not an export does not fill the disk.
 

@@ -76,7 +76,7 @@ pub(in crate::cli) struct Asked {
 }
 
 impl Asked {
-    /// On one line.
+    /// Id and prompt, on one line.
     pub(in crate::cli) fn line(&self) -> String {
         let payload = &self.event.payload;
         let prompt = payload.member::<Value>("prompt").filter(|prompt| !prompt.is_null());
@@ -141,7 +141,7 @@ pub(in crate::cli) async fn give(
     Ok(client.resume(run, &Resume { interrupt_id, decision, value }).await?)
 }
 
-/// What came of an answer.
+/// The result of an answer.
 pub(in crate::cli) fn told(answered: &Run) -> String {
     format!("answered; the run is {}", answered.status.as_str())
 }

@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 use crate::cli::render::{clean, print, say};
 
-/// Opens addresses with what the person chose for them.
+/// Opens addresses with the person's default program.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Prints an address and opens it; that there is no browser is no failure, for the address is there to be copied.
+/// Prints an address and opens it. A missing browser is no error: the address can be copied.
 pub(super) fn page(url: &str) -> anyhow::Result<()> {
     print(&format!("{}\n", clean(url)))?;
     let opener =

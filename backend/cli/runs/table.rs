@@ -80,18 +80,18 @@ fn about(run: &Run) -> String {
     all.collect::<Vec<_>>().join(" · ")
 }
 
-/// How much of the ids tells these runs apart.
+/// Characters of the ids that distinguish these runs.
 fn short_id_chars(runs: &[Run]) -> usize {
     let mut ids: Vec<String> = runs.iter().map(|run| run.run_id.to_string()).collect();
     ids.sort_unstable();
     let shared = |(one, other): (&String, &String)| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let most = ids.windows(2).map(|pair| shared((&pair[0], &pair[1]))).max().unwrap_or_default();
-    // One more that differs; behind a hyphen rather than at it.
+    // One more, which differs; never ends with a hyphen.
     let chars = (most + 1).max(SHORT_ID_CHARS_MIN);
     if matches!(chars, 14 | 19 | 24) { chars + 1 } else { chars }
 }
 
-/// One run, a line for each thing that is known of it.
+/// One run, a line for each known field.
 pub(super) fn details(run: &Run, page: &str, now: DateTime<Utc>) -> String {
     let mut out = String::new();
     let mut tell = |name: &str, value: &str| {
@@ -159,7 +159,7 @@ fn took(run: &Run, now: DateTime<Utc>) -> String {
     run.started_at.as_ref().and_then(|started| between(started, ended)).map(duration).unwrap_or_default()
 }
 
-/// What is known of a cost; a sum of which parts are not known is at least that much.
+/// The known cost; if parts of the sum are unknown, a lower bound.
 fn cost(usage: Option<&Spending>) -> String {
     let is_partial = usage.is_some_and(|usage| usage.is_partial);
     match usage.and_then(|usage| usage.cost_usd) {
@@ -211,8 +211,8 @@ fn read(json: &Json) -> Value {
 
 /// The error, its stack and its causes, each on lines of its own.
 fn failure(error: Option<&Json>) -> String {
-    let told = error.and_then(|error| Failure::read(&read(error))).map(|failure| failure.block()).unwrap_or_default();
-    clip(&clean_lines(&told), FAILURE_CHARS_MAX)
+    let lines = error.and_then(|error| Failure::read(&read(error))).map(|failure| failure.block()).unwrap_or_default();
+    clip(&clean_lines(&lines), FAILURE_CHARS_MAX)
 }
 
 #[cfg(test)]

@@ -103,8 +103,8 @@ fn speaker(message: &Value) -> String {
 }
 
 fn calls(message: &Value) -> Vec<(String, String)> {
-    let told = |args: &Value| clip(&clean(&args.to_string()), ARGS_CHARS_MAX);
-    calls_of(message).iter().map(|call| (clean(&call.name), told(&call.args))).collect()
+    let arguments = |args: &Value| clip(&clean(&args.to_string()), ARGS_CHARS_MAX);
+    calls_of(message).iter().map(|call| (clean(&call.name), arguments(&call.args))).collect()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
         "42601" if database.message().contains("multiple commands") => Some("run one statement at a time"),
         _ => None,
     };
-    // What Postgres itself suggests comes first.
+    // The hint of Postgres itself comes first.
     let hints: Vec<&str> =
         store::query::hint(database).into_iter().chain(hint).map(|hint| hint.trim_end_matches('.')).collect();
     // 57P: Postgres is shutting down.

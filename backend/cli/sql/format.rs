@@ -14,7 +14,7 @@ use crate::{
 /// How many bytes are collected before they are written.
 const PIECE: usize = 64 * 1024;
 
-/// More rows than a person reads.
+/// Most rows of a table: more than a person reads.
 const TABLE_ROWS_MAX: usize = 10_000;
 
 pub(super) enum Form {
@@ -70,7 +70,7 @@ fn hand_on(text: &mut String) -> io::Result<()> {
     Ok(())
 }
 
-/// A table for people. The last row may set a column's width: so all of it is held, up to a number of rows.
+/// A table for people. The last row may set a column's width, so all rows are held, up to [`TABLE_ROWS_MAX`].
 pub(super) struct Drawn {
     table: Table,
     left_out: u64,
@@ -111,7 +111,7 @@ pub(super) struct Csv {
     text: String,
 }
 
-/// Objects, one per line; in an array or one after the other.
+/// Objects, one per line, with or without an array around them.
 pub(super) struct Json {
     /// The names as JSON strings, and the types.
     columns: Vec<(String, String)>,
@@ -129,7 +129,7 @@ impl Json {
         Self { array: false, ..Self::array() }
     }
 
-    /// A repeated name gets a number that no other column has, because an object has each name once.
+    /// A repeated column name gets a number that makes it unique, because an object has each name once.
     fn columns(&mut self, columns: &[Column]) {
         let given: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let mut seen = HashSet::new();

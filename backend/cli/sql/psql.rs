@@ -28,7 +28,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
         psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
         psql.env("PGPASSWORD", endpoint.password.expose());
     } else {
-        // One refuses the parameter that the settings are in, another drops it.
+        // Some poolers refuse the startup parameter with the settings, others drop it.
         let refuses = |error: &sqlx::Error| error.to_string().contains("startup parameter");
         match reader.suits_psql().await {
             Ok(true) => {}
@@ -41,7 +41,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
                 .into());
             }
         }
-        // By variables, not by arguments: those are visible in the list of processes.
+        // In variables, not in arguments, which are visible in the list of processes.
         let options = &database.options;
         psql.env("PGHOST", options.get_host())
             .env("PGPORT", options.get_port().to_string())
@@ -60,7 +60,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
 /// The password of a URL, decoded.
 fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
     let url = options.to_url_lossy();
-    // The URL escapes it; so does a query string, and query strings are parsed everywhere.
+    // The URL escapes it as a query string does, so the parser of query strings decodes it.
     let query = format!("runreel:?password={}", url.password().unwrap_or_default().replace('+', "%2B"));
     let read = reqwest::Url::parse(&query).ok();
     read.and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned())).unwrap_or_default()

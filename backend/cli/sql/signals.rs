@@ -27,7 +27,7 @@ impl Signals {
         self.end_beside(false).await
     }
 
-    /// The same; beside a program that handles Ctrl-C itself, Ctrl-C is ignored here.
+    /// Like [`Signals::end`], but ignores Ctrl-C beside a program that handles it itself.
     pub(super) async fn end_beside(&mut self, takes_interrupts: bool) -> ExitCode {
         loop {
             tokio::select! {

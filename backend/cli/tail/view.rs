@@ -26,7 +26,7 @@ const WHO_WIDTH: usize = 18;
 /// Below this many columns a summary is not cut further.
 const GIST_WIDTH_MIN: usize = 20;
 
-/// The members of an envelope that a line shows. Everything is optional: a view must not fail on what it is shown.
+/// The members of an envelope that a line shows. Everything is optional: a view must not fail on any event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Envelope {
@@ -101,12 +101,12 @@ impl View {
 
     fn tokens(&mut self, event_type: &str, envelope: &Envelope) -> String {
         let text = envelope.text.as_deref().or(envelope.payload["text"].as_str()).unwrap_or_default();
-        let told = envelope
+        let offset = envelope
             .offset
             .or_else(|| envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok()));
-        let begins_at = if action(event_type) == "snapshot" { Some(0) } else { told };
+        let begins_at = if action(event_type) == "snapshot" { Some(0) } else { offset };
         let Some(running) = self.take_line(envelope, begins_at) else { return String::new() };
-        // After a reconnect the text so far comes again; the offsets show which part of it is new.
+        // After a reconnect the text so far is sent again; the offsets show which part of it is new.
         let begins = begins_at.unwrap_or(running.shown);
         let missed = begins > running.shown;
         let fresh: String = text.chars().skip(running.shown.saturating_sub(begins)).collect();
@@ -176,17 +176,17 @@ fn short_run(run_id: &str) -> String {
     run_id.chars().skip(skipped).collect()
 }
 
-/// The stacks of what an event says went wrong, below its line; empty if it has none.
+/// The stacks of a failed event, below its line; empty if it has none.
 fn stacks(event_type: &str, payload: &Value) -> String {
     let failure = (action(event_type) == "failed").then(|| Failure::of_event(payload)).flatten();
-    let told = failure.map(|failure| failure.block()).unwrap_or_default();
-    if told.lines().count() < 2 {
+    let text = failure.map(|failure| failure.block()).unwrap_or_default();
+    if text.lines().count() < 2 {
         return String::new();
     }
-    clean_lines(&told).lines().fold(String::new(), |block, line| block + "    " + line + "\n")
+    clean_lines(&text).lines().fold(String::new(), |block, line| block + "    " + line + "\n")
 }
 
-/// Characters that take room on the screen.
+/// Number of visible characters.
 fn plain_width(styled: &str) -> usize {
     anstream::adapter::strip_str(styled).to_string().chars().count()
 }

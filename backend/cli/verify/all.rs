@@ -28,7 +28,7 @@ use crate::{
     store::{self, Settings, Store, seals::StoredSeal},
 };
 
-/// What was found, and what was looked at.
+/// The faults that were found, and what was checked.
 #[derive(Debug, Default)]
 struct Report {
     faults: u64,
@@ -44,12 +44,12 @@ struct Report {
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let database = Database::visit(&args.data).await?;
+    let database = Database::attach(&args.data).await?;
     let settings = Settings::few(database.options.clone());
     let store = Store::connect(settings).await?;
     let done = verify(&store, args).await;
     store.close().await;
-    database.leave(STOP_MAX).await?;
+    database.detach(STOP_MAX).await?;
     let report = done?;
     if args.json {
         let last = report.last.map(|seal| seal.to_string());
@@ -130,7 +130,7 @@ async fn chains(store: &Store, args: &Args, report: &mut Report) -> Result<(), a
     loop {
         let (page, bytes) = store.chains().all_after(place, rows).await?;
         let Some(last) = page.last() else { break };
-        // As many as make a page: the database sends all that it is asked for.
+        // As many as make a page in bytes: the database sends all requested rows.
         rows = i64::try_from(EVENT_PAGE_BYTES_MAX * page.len() / bytes.max(1))
             .unwrap_or(REPLAY_ROWS)
             .clamp(16, REPLAY_ROWS);
@@ -156,7 +156,7 @@ async fn chains(store: &Store, args: &Args, report: &mut Report) -> Result<(), a
     for (lane, after) in store.chains().lanes().await? {
         let (count, last) = counts.get(&lane).copied().unwrap_or_default();
         let before = before.get(&lane).copied().unwrap_or_default();
-        // What is removed meanwhile is in one of the two sums at least: no fault.
+        // An event removed meanwhile is in at least one of the two sums: no fault.
         let (missing, extra) = (before.position - after.removed - count, count + before.removed - before.position);
         if missing > 0 {
             report.of_lane(lane, missing, args)?;
@@ -184,7 +184,7 @@ async fn finish(
         }
         None => walk.note(Fault { seq: walk.checked_to, kind: FaultKind::Head }),
     }
-    // One that was removed between two pages is none of those that are there.
+    // A run that was removed between two pages is not counted.
     if !walk.faults().is_empty() && store.chains().was_removed(run).await? {
         return Ok(());
     }
@@ -193,7 +193,7 @@ async fn finish(
     walk.faults().iter().try_for_each(|fault| report.of_run(run, *fault, args))
 }
 
-/// Follows the chain of seals, and looks for what they name.
+/// Follows the chain of seals, and checks what they name.
 async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let key = args.key.map(|key| key.to_string());
     let (mut is_noted, mut is_seen, mut is_signed) = (args.seal.is_none(), report.seen.is_none(), false);
@@ -226,7 +226,7 @@ async fn seals(store: &Store, args: &Args, report: &mut Report) -> anyhow::Resul
         is_seen |= report.seen == Some(seal.reference());
         (report.seals, report.last) = (seal.number, Some(seal.sha256));
     }
-    // One that is signed binds those before it, which may be older than the key.
+    // A signed seal binds those before it, which may be older than the key.
     if key.is_some() && !is_signed {
         report.of_seal(report.seals, "none up to here is signed by the given key", args)?;
     }

@@ -46,7 +46,7 @@ impl Answer {
         Self::Hold(format!("{STREAM}\r\n{body}").into_bytes())
     }
 
-    /// An event stream in chunks of so many bytes, cut without the last chunk.
+    /// An event stream in chunks of `chunk_bytes`, without the terminating chunk.
     pub(crate) fn cut_stream(body: &str, chunk_bytes: usize) -> Self {
         let head = format!("{STREAM}transfer-encoding: chunked\r\n\r\n").into_bytes();
         let chunks = body

@@ -123,8 +123,8 @@ async fn frames_survive_every_line_end_and_every_split() {
             let mut fake = Fake::start(script).await;
             let mut follow = client_of(&fake).0.follow("/api/stream/runs", None);
             let mut frames = Vec::new();
-            while let Some(said) = follow.next().await {
-                if let Notice::Frame(frame) = said.unwrap() {
+            while let Some(notice) = follow.next().await {
+                if let Notice::Frame(frame) = notice.unwrap() {
                     frames.push((frame.id, frame.event, frame.data));
                 }
             }
@@ -161,13 +161,13 @@ async fn a_wait_for_the_next_notice_can_be_given_up_and_taken_up_again() {
     let mut story = Vec::new();
     // Every poll but the last is dropped with its future.
     loop {
-        let said = tokio::select! {
+        let notice = tokio::select! {
             biased;
-            said = follow.next() => said,
+            notice = follow.next() => notice,
             () = tokio::task::yield_now() => continue,
         };
-        match said {
-            Some(said) => story.push(said.unwrap()),
+        match notice {
+            Some(notice) => story.push(notice.unwrap()),
             None => break,
         }
     }

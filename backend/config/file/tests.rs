@@ -77,9 +77,9 @@ fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
         ("[mcp.files]\ncommand = \"x\"", "line 1: [mcp.files]: a tool has this name"),
         ("[mcp.x]\nurl = \"http://h/\"\nenv = { A = \"b\" }", "line 2: [mcp.x] url: args, dir, env"),
     ] {
-        let told = parse(text).unwrap_err();
-        assert!(told.contains(expected), "{text}\n  {told}");
-        assert!(!told.contains("sk-1"), "{told}");
+        let message = parse(text).unwrap_err();
+        assert!(message.contains(expected), "{text}\n  {message}");
+        assert!(!message.contains("sk-1"), "{message}");
     }
 }
 
@@ -116,10 +116,10 @@ fn an_endpoint_of_ag_ui_has_its_own_settings_and_no_secret_in_the_file() {
         (format!("{url}model = \"echo\""), "model: only an agent with kind = \"assistant\" has this setting"),
         (format!("{url}tools = [\"files\"]"), "tools: only an agent with kind = \"assistant\""),
     ] {
-        let said = with(&text).unwrap_err();
-        assert!(said.contains(expected), "{text}: {said}");
-        assert!(!said.contains("abc"), "{said}");
+        let message = with(&text).unwrap_err();
+        assert!(message.contains(expected), "{text}: {message}");
+        assert!(!message.contains("abc"), "{message}");
     }
-    let said = parse("[agents.a]\nmodel = \"echo\"\nretries = 1").unwrap_err();
-    assert!(said.contains("line 3: [agents.a] retries: only an agent with kind = \"agui\""), "{said}");
+    let message = parse("[agents.a]\nmodel = \"echo\"\nretries = 1").unwrap_err();
+    assert!(message.contains("line 3: [agents.a] retries: only an agent with kind = \"agui\""), "{message}");
 }

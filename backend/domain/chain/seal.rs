@@ -1,12 +1,12 @@
-//! Seals: the heads of all runs that changed, bound to the seal before, so that a whole run cannot vanish unseen.
+//! Seals: the heads of all changed runs, bound to the previous seal, so that a whole run cannot vanish unnoticed.
 //!
 //! ```text
 //! seal = SHA-256(0x03 · seal before · number · at · lanes · positions · entries)
 //! entry = run_id · last_seq · removed (1 byte) · head · owner
 //! ```
 //!
-//! Numbers, times and texts as in [the chain of a run](super), `lanes` in 4 bytes; before the first seal stand 32 zero
-//! bytes, as for the head of a run without links. Entries are in the order of their bytes. The signature is Ed25519 over
+//! Numbers, times and texts as in [the chain of a run](super), `lanes` in 4 bytes; 32 zero bytes stand for the seal
+//! before the first and for the head of a run without links. Entries are in byte order. The signature is Ed25519 over
 //! the ASCII text `runreel seal ` and the seal's 64 hexadecimal digits.
 
 use chrono::{DateTime, Utc};
@@ -20,12 +20,12 @@ use crate::domain::{
     id::{RunId, Seq},
 };
 
-/// A run as a seal names it.
+/// A run's entry in a seal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub run_id: RunId,
     pub last_seq: Seq,
-    /// It was removed when it stood there: by its owner, or by its age.
+    /// Whether the run was removed in this state, by its owner or because of its age.
     pub is_removed: bool,
     /// `None` if it had no links.
     pub head: Option<Hash>,
@@ -44,7 +44,7 @@ pub struct Seal {
     pub signature: Option<Signature>,
 }
 
-/// Which seal it is.
+/// A reference to a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealRef {
     pub number: i64,
@@ -56,7 +56,7 @@ impl Seal {
         SealRef { number: self.number, sha256: self.sha256 }
     }
 
-    /// The seal of these entries, which must be in order, after one with this hash.
+    /// Seals these entries, which must be in order; `before` is the hash of the previous seal.
     pub fn of(
         before: Option<Hash>,
         (number, at): (i64, DateTime<Utc>),
@@ -110,7 +110,7 @@ impl Signature {
 pub struct Key(Ed25519KeyPair);
 
 impl Key {
-    /// From its PKCS#8 document, without or with the public key; `None` if that is not an Ed25519 key.
+    /// Reads a PKCS#8 document, with or without the public key; `None` if it is not an Ed25519 key.
     pub fn from_pkcs8(document: &[u8]) -> Option<Self> {
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).ok().map(Self)
     }
@@ -129,7 +129,7 @@ impl Key {
 mod tests {
     use super::*;
 
-    /// A private key of nobody: PKCS#8 around 32 bytes that count up.
+    /// A test key: PKCS#8 around 32 bytes that count up.
     fn key() -> Key {
         let prefix = hex::decode("302e020100300506032b657004220420").unwrap();
         Key::from_pkcs8(&[prefix, (0..32).collect()].concat()).unwrap()

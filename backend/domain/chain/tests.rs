@@ -38,7 +38,7 @@ fn stored(events: impl IntoIterator<Item = Recorded>) -> Vec<Stored> {
     events.into_iter().map(of).collect()
 }
 
-/// A log of so many events after its first, with an end.
+/// A log of `events` events and a terminal one.
 fn log(events: i64) -> Vec<Stored> {
     let middle = (2..=events).map(|n| event(n, "log.info", &format!(r#"{{"n":{n}}}"#)));
     let first = std::iter::once(event(1, "run.created", "{}"));
@@ -89,7 +89,7 @@ fn a_log_of_an_earlier_release_is_covered_from_its_first_link_on() {
     }
     walk.finish(&head);
     assert_eq!((walk.covered_from, walk.faults().len()), (Seq::new(3), 0));
-    // Once there are links, an event without one is not an old one.
+    // Once there are links, an event without one is not from an earlier release.
     log[3].link = None;
     assert_eq!(faults(&log, &head)[0], (4, FaultKind::Unlinked));
     log[1].is_chained = true;
@@ -111,7 +111,7 @@ fn a_walk_that_goes_on_elsewhere_comes_to_the_same_end() {
     assert_eq!(walk.faults(), []);
 }
 
-/// What somebody does to a stored log; each is found.
+/// A manipulation of a stored log; each is detected.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Payload,
@@ -170,7 +170,7 @@ proptest! {
         let at = at.min(log.len() - 2);
         edit(&mut log, all[which], at);
         let found = faults(&log, &head);
-        // A repeated event is in its place the first time; what does not follow is the second.
+        // The first of two equal events is in its place; the second does not follow.
         let wanted = at as i64 + match all[which] { Swap => 0, Repeat => 2, _ => 1 };
         prop_assert_eq!(found.first().map(|fault| fault.0), Some(wanted), "{:?}: {:?}", all[which], found);
     }

@@ -1,11 +1,11 @@
-//! The events that have a meaning to this program, in one table. All others are their producers' own.
+//! The events that have a meaning to this program, in one table. All others belong to their producers.
 
 use crate::domain::run::Status;
 
-/// Declares the kinds, each with its word.
+/// Declares the kinds, each with its event type.
 macro_rules! kinds {
     ($($kind:ident $word:literal $($status:ident)?,)+) => {
-        /// What an event is about.
+        /// The kind of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EventKind {
             $(#[doc = concat!("`", $word, "`")] $kind,)+
@@ -29,7 +29,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The status that the run has after it; `None` if it changes nothing.
+            /// The status of the run after it; `None` if it does not change.
             pub const fn status(self) -> Option<Status> {
                 match self {
                     $($(Self::$kind => Some(Status::$status),)?)+

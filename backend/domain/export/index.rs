@@ -1,4 +1,4 @@
-//! The artifacts that come with an export, and the events that describe them.
+//! The artifacts included in an export, and the events that describe them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::domain::{
     id::{EventId, RunId, Seq},
 };
 
-/// The name of a payload that became an artifact.
+/// The artifact name of an offloaded payload.
 const PAYLOAD_NAME: &str = "payload.json";
 
 /// A line about an artifact whose bytes are included.
@@ -60,7 +60,7 @@ struct Pointer {
     sha256: Hash,
 }
 
-/// The artifact an event describes, if any: as `artifact.created`, or because its payload became one.
+/// The artifact an event describes, if any: by `artifact.created`, or as its offloaded payload.
 pub fn mention(event: &Recorded) -> Option<Mention> {
     let is_created = event.event_type.is(EventKind::ArtifactCreated);
     let pointer: Pointer = if is_created {

@@ -1,6 +1,6 @@
-//! The second reading of a verified file: which line is what, and whether it is still the same file.
+//! The second reading of a verified file: classifies its lines and checks that the file is still the same.
 //!
-//! The hashes stand for everything that was checked the first time, so events are not parsed again, only hashed.
+//! The hashes cover everything that was checked the first time, so events are not parsed again, only hashed.
 
 use super::{Chain, Line, LineError, Total, read_line};
 use crate::domain::id::RunId;
@@ -18,7 +18,7 @@ pub enum LineKind {
 /// Reads a file line by line for the second time.
 #[derive(Debug)]
 pub struct Skim {
-    /// What was found the first time.
+    /// The result of the first reading.
     total: Total,
     ends: Option<Chain>,
     run: Option<Chain>,
@@ -30,7 +30,7 @@ impl Skim {
         Self { total, ends: None, run: None, is_over: false }
     }
 
-    /// Takes the next line, without its line end.
+    /// Reads the next line, without its line break.
     pub fn line(&mut self, line: &str) -> Result<LineKind, LineError> {
         if line.starts_with("{\"event\":{") {
             self.run.as_mut().ok_or_else(changed)?.add(line);
@@ -57,7 +57,7 @@ impl Skim {
         }
     }
 
-    /// Checks that the file was the same up to its end.
+    /// Checks that the file was complete and unchanged.
     pub fn finish(self) -> Result<(), LineError> {
         if self.is_over { Ok(()) } else { Err(changed()) }
     }

@@ -40,14 +40,14 @@ fn created(run: RunId, parent: Option<RunId>) -> String {
     )
 }
 
-/// A run with everything that is odd, and one below it.
+/// A run with unusual content, and a child run.
 fn file() -> Vec<String> {
     let mut lines = vec![header()];
     let mut chain = Chain::of(&lines[0]);
     let mut events = 0;
     for (n, parent) in [(1, None), (2, Some(id(1)))] {
         let subject = subject(n);
-        let (mut telling, line) = RunWriter::begin(&subject);
+        let (mut writer, line) = RunWriter::begin(&subject);
         lines.push(line);
         let payload = created(subject.run_id, parent);
         let rest = [
@@ -58,10 +58,10 @@ fn file() -> Vec<String> {
         ];
         let all = std::iter::once(("run.created", payload.as_str())).chain(rest);
         for ((event_type, payload), seq) in all.zip(1..) {
-            lines.push(telling.event(&recorded(&subject, seq, event_type, payload)).unwrap());
+            lines.push(writer.event(&recorded(&subject, seq, event_type, payload)).unwrap());
             events += 1;
         }
-        let end = telling.end();
+        let end = writer.end();
         chain.add(&end);
         lines.push(end);
     }
@@ -69,7 +69,7 @@ fn file() -> Vec<String> {
     lines
 }
 
-/// The number of the first line that is refused, or that of the one that is missing.
+/// The total, or the number of the first line that is refused or missing.
 fn verdict<S: AsRef<str>>(lines: &[S]) -> Result<Total, (usize, String)> {
     let mut verifier = Verifier::default();
     for (line, number) in lines.iter().zip(1..) {
@@ -121,21 +121,21 @@ fn runs_that_are_left_out_or_moved_are_noticed_even_when_each_is_whole() {
         (vec![&second, &first], "comes after one of its descendants"),
         (vec![&first, &second, &second], "is in the file twice"),
     ] {
-        let (_, said) = verdict(&with(&parts)).unwrap_err();
-        assert!(said.contains(why), "{said}");
+        let (_, message) = verdict(&with(&parts)).unwrap_err();
+        assert!(message.contains(why), "{message}");
     }
 }
 
 #[test]
 fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
     let subject = subject(1);
-    let told = |events: &[(&str, String)]| {
-        let (mut telling, line) = RunWriter::begin(&subject);
+    let verdict_of = |events: &[(&str, String)]| {
+        let (mut writer, line) = RunWriter::begin(&subject);
         let mut lines = vec![header(), line];
         for ((event_type, payload), seq) in events.iter().zip(1..) {
-            lines.push(telling.event(&recorded(&subject, seq, event_type, payload)).unwrap());
+            lines.push(writer.event(&recorded(&subject, seq, event_type, payload)).unwrap());
         }
-        lines.push(telling.end());
+        lines.push(writer.end());
         let mut chain = Chain::of(&header());
         chain.add(lines.last().unwrap());
         lines.push(total_line(&Total { runs: 1, events: events.len() as u64, sha256: chain.hash() }));
@@ -143,7 +143,7 @@ fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
     };
     let birth = || ("run.created", created(id(1), None));
     let small = |event_type: &'static str| (event_type, "{}".to_owned());
-    assert!(told(&[birth(), small("run.started")]).is_ok());
+    assert!(verdict_of(&[birth(), small("run.started")]).is_ok());
     let large = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX));
     for (events, line, why) in [
         (vec![small("run.started")], 3, "run.created must be the first event"),
@@ -157,19 +157,19 @@ fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
         (vec![("run.created", created(id(1), Some(id(1))))], 3, "its own root"),
         (vec![("run.created", "{}".to_owned())], 3, "missing field"),
     ] {
-        let (number, said) = told(&events).unwrap_err();
-        assert!(number == line && said.contains(why), "{number}: {said}");
+        let (number, message) = verdict_of(&events).unwrap_err();
+        assert!(number == line && message.contains(why), "{number}: {message}");
     }
 }
 
 #[test]
 fn a_leap_second_stands_in_no_log() {
     let subject = subject(1);
-    let (mut telling, line) = RunWriter::begin(&subject);
+    let (mut writer, line) = RunWriter::begin(&subject);
     let payload = created(subject.run_id, None);
     let leap = DateTime::from_timestamp(1_483_228_799, 1_000_000_000).unwrap();
     let event = Recorded { at: leap, ..recorded(&subject, 1, "run.created", &payload) };
-    let event = telling.event(&event).unwrap();
+    let event = writer.event(&event).unwrap();
     assert!(event.contains("2016-12-31T23:59:60.000000Z"), "{event}");
     let owner = OwnerId::trusted("me");
     let (number, fault) = Piece::read(&format!("{line}\n{event}\n"), &owner).unwrap_err();
@@ -187,22 +187,22 @@ fn a_second_reading_finds_the_same_lines_or_says_that_they_were_changed() {
         verifier.line(line).unwrap();
     }
     let total = verifier.finish().unwrap();
-    let glances = |lines: &[String]| {
+    let skims = |lines: &[String]| {
         let mut skim = Skim::of(total);
         let seen = lines.iter().map(|line| skim.line(line)).collect::<Result<Vec<_>, _>>()?;
         skim.finish().map(|()| seen)
     };
-    let seen = glances(&whole).unwrap();
+    let seen = skims(&whole).unwrap();
     assert_eq!((seen[0], seen[1], seen[2]), (LineKind::Header, LineKind::Run(id(1)), LineKind::Event));
     assert_eq!(seen[seen.len() - 2..], [LineKind::End, LineKind::Total]);
     for at in 0..whole.len() {
         let mut changed = whole.clone();
         changed[at].push(' ');
         let is_small = matches!(seen[at], LineKind::Total | LineKind::Header);
-        assert!(is_small || glances(&changed).is_err(), "line {}", at + 1);
+        assert!(is_small || skims(&changed).is_err(), "line {}", at + 1);
         changed.remove(at);
-        assert!(glances(&changed).is_err(), "without line {}", at + 1);
-        assert!(glances(&whole[..at]).is_err(), "cut after {at} lines");
+        assert!(skims(&changed).is_err(), "without line {}", at + 1);
+        assert!(skims(&whole[..at]).is_err(), "cut after {at} lines");
     }
 }
 
@@ -267,9 +267,9 @@ fn an_artifact_that_came_along_is_one_the_log_tells_of() {
     let artifact = "0198c0de-0000-7000-8000-0000000000aa";
     let rest = format!("\"media_type\":\"text/plain\",\"size\":5,\"sha256\":\"{hash}\"");
     let kept = format!("{{\"artifact_id\":\"{artifact}\",\"name\":\"a b.txt\",{rest},\"url\":\"x\"}}");
-    let told = of("artifact.created", kept.clone(), Some("e")).unwrap();
-    assert_eq!(AttachedArtifact::read(&told.enclosed.line()).unwrap(), told.enclosed);
-    assert!(AttachedArtifact::read(&told.enclosed.line().replace(',', ", ")).is_err());
+    let mentioned = of("artifact.created", kept.clone(), Some("e")).unwrap();
+    assert_eq!(AttachedArtifact::read(&mentioned.enclosed.line()).unwrap(), mentioned.enclosed);
+    assert!(AttachedArtifact::read(&mentioned.enclosed.line().replace(',', ", ")).is_err());
     let pointer = format!("{{\"$artifact\":{{\"artifact_id\":\"{artifact}\",{rest}}},\"preview\":\"\"}}");
     let spilled = of("tool.completed", pointer, Some("e")).unwrap();
     assert_eq!(spilled.enclosed.name.as_str(), "payload.json");
@@ -291,7 +291,7 @@ proptest! {
         }
         prop_assume!(bytes != whole.as_bytes());
         if let Ok(text) = String::from_utf8(bytes) {
-            // A file whose last line has no end was cut off; the reader of lines reports that.
+            // A file whose last line has no line break was cut off; the reader of lines reports that.
             let lines: Vec<&str> = text.split('\n').collect();
             let lines = lines.strip_suffix(&[""]);
             prop_assert!(lines.is_none_or(|lines| verdict(lines).is_err()));

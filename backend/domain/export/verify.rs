@@ -1,4 +1,4 @@
-//! Reads a whole export, line by line, and trusts none of it.
+//! Reads and verifies a whole export, line by line, without trusting any of it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,13 +36,13 @@ pub enum Seen {
 #[derive(Debug)]
 pub struct Verifier {
     stage: Stage,
-    /// Over the lines that bind the runs together.
+    /// Over the header and the end lines, which bind the runs together.
     chain: Chain,
     runs: u64,
     events: u64,
     /// The runs of the file with their roots and depths.
     known: HashMap<RunId, (RunId, u16)>,
-    /// Parents that were named but have not come yet.
+    /// Parents that were named but not read yet.
     awaited: HashSet<RunId>,
     owner: OwnerId,
     owner_text: Arc<str>,
@@ -64,7 +64,7 @@ struct Open {
     last_seq: Seq,
     status: Status,
     head: Option<Hash>,
-    /// Prefixes of the hashes of the event ids so far.
+    /// Hash prefixes of the event ids so far.
     keys: HashSet<u128>,
 }
 
@@ -85,7 +85,7 @@ impl Default for Verifier {
 }
 
 impl Verifier {
-    /// Checks the next line, without its line end. After an error it must not be called again.
+    /// Checks the next line, without its line break. Must not be called again after an error.
     pub fn line(&mut self, line: &str) -> Result<Seen, LineError> {
         let read = read_line(line)?;
         match (std::mem::replace(&mut self.stage, Stage::Start), read) {
@@ -111,7 +111,7 @@ impl Verifier {
         }
     }
 
-    /// What the file holds, once all of it has been read.
+    /// The totals, once the whole file has been read.
     pub fn finish(self) -> Result<Total, LineError> {
         match self.stage {
             Stage::Over(total) => Ok(total),
@@ -119,7 +119,7 @@ impl Verifier {
         }
     }
 
-    /// Checks whether a run with this first event may come here; changes nothing.
+    /// Checks whether a run with this first event may follow here; changes nothing.
     pub fn check_next(&self, subject: &Subject, created: &Recorded) -> Result<(), LineError> {
         self.check_order(subject)?;
         self.depth_of(&creation(subject, created, &self.owner)?.context).map(drop)
@@ -240,7 +240,7 @@ impl Verifier {
         Ok(Seen::Total(total))
     }
 
-    /// The total if the file ended here.
+    /// The total of the runs read so far.
     pub fn so_far(&self) -> Total {
         Total { runs: self.runs, events: self.events, sha256: self.chain.hash() }
     }

@@ -2,9 +2,9 @@
 
 /// Longest id of a message of the AI SDK, bytes.
 pub const AI_SDK_MESSAGE_ID_BYTES_MAX: usize = 128;
-/// Runs that may make up one message of the AI SDK: each time the client ran tools, another run goes on with it.
+/// Runs that may make up one message of the AI SDK: each time the client ran tools, another run continues it.
 pub const AI_SDK_MESSAGE_RUNS_MAX: usize = 32;
-/// What the earlier runs of such a message may say when it is replayed, bytes.
+/// Largest replay of the earlier runs of such a message, bytes.
 pub const AI_SDK_REPLAY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Pairs in the metadata of a response.
 pub const RESPONSE_METADATA_MAX: usize = 16;

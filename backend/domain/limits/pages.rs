@@ -1,4 +1,4 @@
-//! What a page shows of many events, runs and streams.
+//! Bounds on pages of events, runs and streams.
 
 /// Events in one page of a run's index, and by default.
 pub const INDEX_ROWS_MAX: i64 = 5_000;
@@ -9,11 +9,11 @@ pub const INDEX_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const INDEX_TITLE_CHARS_MAX: usize = 120;
 /// Longest part of a title, and longest title on a terminal, characters.
 pub const TITLE_PART_CHARS_MAX: usize = 400;
-/// Errors that are read of one error: itself, its causes, and theirs.
+/// Errors read from one error: itself, its causes, and theirs.
 pub const ERRORS_READ_MAX: usize = 16;
 /// Most seqs in one request for events.
 pub const SEQS_MAX: usize = 1_000;
-/// Interval between two looks for runs that have fallen silent, milliseconds.
+/// Interval between two checks for runs that have fallen silent, milliseconds.
 pub const STALL_SWEEP_MS: u64 = 2_000;
 /// Silent runs of one owner that are known at a time.
 pub const STALLED_OWN_ROWS: i64 = 1_000;

@@ -14,7 +14,7 @@ pub const SAVED_VALUES_MAX: usize = 2_000_000;
 pub const SAID_ROWS: i64 = 100;
 /// Runs of a thread in one search for those with messages.
 pub const SAID_RUNS: i64 = 50;
-/// Longest wait for a turn as writer of a folder, milliseconds.
+/// Longest wait for a turn, and for the lock of a folder, milliseconds.
 pub const SAVED_WAIT_MS_MAX: u64 = 5_000;
 /// Pause between two tries to lock a folder, milliseconds.
 pub const SAVED_PAUSE_MS: u64 = 20;

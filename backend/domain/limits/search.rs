@@ -1,4 +1,4 @@
-//! Bounds on lists, and on the search in what runs say.
+//! Bounds on lists, and on the search in the content of runs.
 
 /// Longest list page, rows.
 pub const PAGE_ROWS_MAX: i64 = 1_000;
@@ -10,37 +10,37 @@ pub const PAGE_ROWS_DEFAULT: i64 = 100;
 pub const WORD_CHARS_MAX: usize = 64;
 /// Most words of one search.
 pub const SEARCH_WORDS_MAX: usize = 16;
-/// Shortest beginning of a word that finds words, characters.
+/// Shortest prefix that finds words, characters.
 pub const PREFIX_CHARS_MIN: usize = 3;
-/// Different words of one event that can be found.
+/// Distinct words of one event that can be found.
 pub const EVENT_WORDS_MAX: usize = 2_000;
 /// Words of one document of the index; a run with more has several.
 pub const DOCUMENT_WORDS_MAX: usize = 2_000;
 /// Events, and bytes of their payloads, that are indexed in one transaction.
 pub const INDEXED_EVENTS_MAX: i64 = 2_000;
 pub const INDEXED_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// How far ahead events are looked for in one transaction, positions; and bytes of payloads at a time of an owner who wrote
-/// so much that the others' events are indexed first.
+/// How far ahead one transaction looks for events, positions; and payload bytes indexed at a time for an owner that was
+/// deferred because it wrote too much.
 pub const INDEXED_POSITIONS_MAX: i64 = 100_000;
 pub const INDEXED_TURN_BYTES_MAX: usize = 512 * 1024;
-/// While somebody emits, the indexer rests so many times as long as it worked.
+/// While events are emitted, the indexer rests this many times as long as it worked.
 pub const INDEXER_REST: u32 = 7;
 /// Longest such rest, milliseconds.
 pub const INDEXER_REST_MS_MAX: u64 = 5_000;
-/// Longest a statement of the indexer may take, milliseconds.
+/// Longest statement of the indexer, milliseconds.
 pub const INDEXER_MS_MAX: u64 = 30_000;
-/// How often the index is looked at when nothing was committed, milliseconds.
+/// How often the indexer checks for work when nothing was committed, milliseconds.
 pub const INDEXER_LOOK_MS: u64 = 30_000;
-/// Runs, and events of them, that a search in the order of a list looks at before it asks the index.
+/// Runs, and their events, that a search in list order reads before it uses the index.
 pub const SEARCH_WALK_RUNS: i64 = 1_000;
 pub const SEARCH_WALK_EVENTS: i64 = 100_000;
 /// Values in one filter of a list.
 pub const FILTER_VALUES_MAX: usize = 32;
 /// Largest cost that a list can be filtered by, US dollars.
 pub const COST_USD_MAX: f64 = 1_000_000_000.0;
-/// Last events of a run among which its last message is looked for.
+/// Last events of a run that are searched for its last message.
 pub const EXCERPT_EVENTS_MAX: i64 = 50;
-/// Longest line about how a run went, characters.
+/// Longest one-line excerpt of a run, characters.
 pub const EXCERPT_CHARS_MAX: usize = 300;
 /// Descendants of a run that a list counts.
 pub const DESCENDANTS_MAX: i64 = 10_000;

@@ -1,8 +1,8 @@
-//! What a query may call, and what it may not even name.
+//! Functions that a query may call, and names that it must not contain.
 
-/// Functions: of numbers, texts, times, JSON, arrays, aggregates and windows, and those of the schema `runreel`. None of
-/// them runs a text as SQL, waits, or reads a setting, a file or a catalog. Large values can be made of small ones, with
-/// operators alone: what bounds them is the memory of a process of Postgres. Those that go through all of one value for
+/// Functions for numbers, text, times, JSON and arrays, aggregates and window functions, and those of the schema
+/// `runreel`. None of them executes a text as SQL, waits, or reads a setting, a file or a catalog. Large values can be
+/// built with operators alone; the memory of a Postgres process bounds them. Functions that process a whole value for
 /// each part of another are bounded in `migrations/0040_bounded.sql`.
 pub(super) const FUNCTIONS: &str = "
     first_run_id seen_owner text_of array_agg avg bit_and bit_or bool_and bool_or corr count covar_pop covar_samp
@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &str = "
     jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_pretty jsonb_set jsonb_strip_nulls
     jsonb_typeof row_to_json string_to_array string_to_table to_json to_jsonb unnest num_nonnulls num_nulls";
 
-/// Keywords, and types with a size, that may stand before a parenthesis without being a function to look up.
+/// Keywords, and types with a size, that may precede a parenthesis without being functions.
 pub(super) const BEFORE_PARENTHESES: &str = "
     all and any array as asc between bit by case cast char character coalesce cross cube decimal desc distinct else
     end except exists extract filter float from full group greatest having ilike in inner intersect interval is
@@ -33,28 +33,28 @@ pub(super) const BEFORE_PARENTHESES: &str = "
     precision range rollup row rows select sets similar some substring symmetric table then time timestamp
     timestamptz trim union using values varchar varying when where window with within";
 
-/// Keywords that say who asks and where, and what a statement that reads has no need of.
+/// Keywords that reveal the user or schema, and ones that a reading statement does not need.
 pub(super) const UNAVAILABLE: &str = "
     current_catalog current_role current_schema current_user into normalized operator session_user system_user
     tablesample user";
 
-/// Types whose values are names of the catalog, and texts that a parser of its own reads.
+/// Types whose values are names in the catalog, or texts with their own parser.
 const TYPES: &str = "
     aclitem refcursor regclass regcollation regconfig regdictionary regnamespace regoper regoperator regproc
     regprocedure regrole regtype xml";
 
-/// Types of figures: their operators compare each point of one with each of another, and Postgres does not interrupt that.
+/// Geometric types: Postgres cannot interrupt their operators, which compare every point of one with every other.
 const FIGURES: &str = "box circle line lseg path point polygon";
 
-/// Whether a name is one of a type that is not available.
+/// Whether a name is that of an unavailable type.
 pub(super) fn is_unavailable_type(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     is_among(FIGURES, name.trim_start_matches('_'))
 }
 
-/// Whether a name belongs to the catalogs, to the program's own tables, or to what tells of roles and settings.
+/// Whether a name belongs to the catalogs, to the program's own tables, or to functions that reveal roles and settings.
 pub(super) fn is_unavailable(name: &str) -> bool {
-    // The type of arrays of a type is named by an underscore before.
+    // Array types have the name of their element type with an underscore before it.
     let name = name.to_ascii_lowercase();
     let name = name.trim_start_matches('_');
     name.starts_with("pg_") && name != "pg_size_pretty"

@@ -1,6 +1,6 @@
-//! The tokens of a statement, where Postgres sees them.
+//! The tokens of a statement, as Postgres splits it.
 
-/// A token, and where it begins, in bytes.
+/// A token and its offset, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub at: usize,
@@ -13,7 +13,7 @@ pub(super) enum What {
     Word(String),
     /// A name in quotation marks.
     Quoted(String),
-    /// A text, in any of its forms.
+    /// A string literal, in any form.
     Text,
     /// `$1`.
     Parameter,
@@ -26,7 +26,7 @@ impl Token {
         matches!(&self.what, What::Word(name) if name == word)
     }
 
-    /// What it names, if it does.
+    /// The name in it, if any.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.what {
             What::Word(name) | What::Quoted(name) => Some(name),
@@ -35,13 +35,13 @@ impl Token {
     }
 }
 
-/// What cannot be read, and where.
+/// Why and where a text cannot be split into tokens.
 pub(super) struct Unreadable {
     pub at: usize,
     pub rule: &'static str,
 }
 
-/// Reads a text whole.
+/// Splits a whole text.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     let mut reader = Reader { text, at: 0, tokens: Vec::new() };
     while let Some(c) = reader.peek() {
@@ -77,7 +77,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
     Ok(reader.tokens)
 }
 
-/// The blanks of Postgres; it takes other ones of Unicode for a part of a name.
+/// White space of Postgres, which treats other Unicode spaces as parts of names.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}' | '\u{b}')
 }
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         self.rest().chars().next()
     }
 
-    /// Passes over what begins here and ends before the first character that is not like this.
+    /// Consumes the longest run of such characters.
     fn take(&mut self, is_part: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         self.take(|c| !matches!(c, '\n' | '\r'));
     }
 
-    /// Comments of this kind may be nested.
+    /// Block comments nest.
     fn block_comment(&mut self) -> Result<(), Unreadable> {
         let (begin, mut depth) = (self.at, 0_usize);
         loop {
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text in quotation marks; a mark in it is doubled, and with escapes it may also stand after a backslash.
+    /// A quoted text. A quotation mark in it is doubled or, with escapes, may follow a backslash.
     fn text(&mut self, mark: char, has_escapes: bool) -> Result<What, Unreadable> {
         let begin = self.at;
         self.at += 1;
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
                 Some(c) => self.at += c.len_utf8(),
             }
         }
-        // Postgres would go on with the same text after a line break, and with its escapes.
+        // Postgres continues the text, with its escapes, in a literal after a line break.
         if has_escapes {
             let mut after = Reader { text: self.text, at: self.at, tokens: Vec::new() };
             after.blanks()?;
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         Ok(What::Text)
     }
 
-    /// Passes over blanks and comments.
+    /// Skips white space and comments.
     fn blanks(&mut self) -> Result<(), Unreadable> {
         loop {
             self.take(is_space);
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         Ok(What::Quoted(inside.replace("\"\"", "\"")))
     }
 
-    /// `$1`, or a text between two equal marks such as `$$` and `$a$`.
+    /// `$1`, or a text between two equal tags such as `$$` and `$a$`.
     fn dollar(&mut self) -> Result<What, Unreadable> {
         let begin = self.at;
         self.at += 1;
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         Ok(What::Text)
     }
 
-    /// A name, or the letter before a text that says how it is to be read.
+    /// A name, or a literal with a prefix letter.
     fn word(&mut self) -> Result<What, Unreadable> {
         let begin = self.at;
         let name = self.take(is_name_part).to_ascii_lowercase();
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) {
-        // Letters belong to it as far as it matters here: `1e5`, `0xff`. A name never begins right behind a number.
+        // The letters of `1e5` and `0xff` become a separate word; harmless, as no name directly follows a number.
         self.take(|c| c.is_ascii_digit() || c == '.');
     }
 }

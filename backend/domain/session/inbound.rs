@@ -1,4 +1,4 @@
-//! A message as it arrives, checked once.
+//! Incoming messages of channels, validated once.
 
 use base64::{
     Engine as _, alphabet,
@@ -25,7 +25,7 @@ checked_text!(
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 );
 checked_text!(
-    /// A chat of a channel: a private talk, a group, a room.
+    /// A chat of a channel: a private conversation, a group, a room.
     ChatId,
     "a chat id is 1 to 128 characters without control characters",
     is_id
@@ -37,7 +37,7 @@ checked_text!(
     is_id
 );
 checked_text!(
-    /// The channel's id of one delivery; the same one twice is one message.
+    /// The channel's id of a delivery; a repeated id is the same message.
     MessageId,
     "a message id is 1 to 128 characters without control characters",
     is_id
@@ -54,7 +54,7 @@ fn is_id(text: &str) -> bool {
     (1..=KEY_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control)
 }
 
-/// The kinds of images that are accepted.
+/// The accepted kinds of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaType {
     #[serde(rename = "image/png")]
@@ -77,7 +77,7 @@ impl MediaType {
         }
     }
 
-    /// The kind that a media type names, ignoring its case and parameters.
+    /// The kind with this media type, ignoring case and parameters.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         // Not registered, but common.
@@ -95,7 +95,7 @@ impl MediaType {
         }
     }
 
-    /// The kind that the first bytes identify.
+    /// The kind that the first bytes identify, if any.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             Some(Self::Png)
@@ -117,7 +117,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An image within its bound, and the kind that its bytes identify; if they identify none, the one its sender stated.
+/// An image within its bound, and the kind that its bytes identify or, if they identify none, that its sender stated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub media_type: MediaType,
@@ -139,10 +139,10 @@ pub enum InvalidImage {
 }
 
 impl Image {
-    /// Checks an image, in base64 or as a data URI, and the media type it came with.
+    /// Checks an image in base64 or as a data URI, and the media type sent with it.
     ///
-    /// The bytes decide, and a stated kind must match them. If the bytes identify none, the stated kind is taken:
-    /// whether a model can read them is left to the model.
+    /// The bytes decide, and a stated kind must match them. If the bytes identify none, the stated kind is used; a
+    /// model may still reject the image.
     pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, InvalidImage> {
         let (own, base64) = of_data_uri(text)?;
         if base64.len() > IMAGE_BYTES_MAX.div_ceil(3) * 4 {
@@ -186,7 +186,7 @@ impl Image {
     }
 }
 
-/// The media type and the base64 of a data URI; any other text is base64 itself.
+/// The media type and base64 of a data URI; any other text is taken as base64.
 fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), InvalidImage> {
     if !text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
         return Ok((None, text));
@@ -201,7 +201,7 @@ fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), InvalidImage> {
 pub struct Inbound {
     pub message_id: Option<MessageId>,
     pub chat_id: ChatId,
-    /// The thread that its session has to be on, if the sender names one.
+    /// The thread that its session must be on, if the sender names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<ThreadId>,
     pub user_id: UserId,
@@ -213,15 +213,15 @@ pub struct Inbound {
     /// Addressed to the agent other than by its trigger: a reply to it, a mention.
     pub addressed: bool,
     pub image: Option<Image>,
-    /// Those of an album after the first, fetched when it is routed.
+    /// Further images of an album, fetched when the message is routed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_images: Vec<Image>,
-    /// When it was sent, else when it arrived.
+    /// When it was sent or, if unknown, when it arrived.
     pub at: DateTime<Utc>,
-    /// Digits of the fraction of a second that `at` came with; the agent reads as many.
+    /// Fractional digits that the time was sent with; the agent reads as many.
     #[serde(default)]
     pub at_digits: u8,
-    /// The trace of the request that brought it.
+    /// The trace of the request that delivered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
 }

@@ -12,7 +12,7 @@ use crate::domain::{
     limits::THREAD_ID_BYTES_MAX,
 };
 
-fn said(text: &str) -> Inbound {
+fn message(text: &str) -> Inbound {
     Inbound {
         message_id: None,
         chat_id: "5".parse().unwrap(),
@@ -75,28 +75,28 @@ fn a_trigger_is_found_in_whatever_case_and_taken_off() {
 
 #[test]
 fn in_private_everything_is_heard_and_in_groups_what_is_said_to_the_agent() {
-    let private = Inbound { is_private: true, ..said("hello") };
+    let private = Inbound { is_private: true, ..message("hello") };
     assert_eq!(heard(&private, Some("@reel")), Some("hello"));
-    assert_eq!(heard(&said("hello"), Some("@reel")), None);
-    assert_eq!(heard(&said("@reel hello"), Some("@reel")), Some("hello"));
-    assert_eq!(heard(&said("hello"), None), Some("hello"));
-    let reply = Inbound { addressed: true, ..said("hello") };
+    assert_eq!(heard(&message("hello"), Some("@reel")), None);
+    assert_eq!(heard(&message("@reel hello"), Some("@reel")), Some("hello"));
+    assert_eq!(heard(&message("hello"), None), Some("hello"));
+    let reply = Inbound { addressed: true, ..message("hello") };
     assert_eq!(heard(&reply, Some("@reel")), Some("hello"));
-    let image = Inbound { text: None, ..said("") };
+    let image = Inbound { text: None, ..message("") };
     assert_eq!(heard(&image, Some("@reel")), None);
 }
 
 #[test]
 fn a_reset_is_asked_for_by_a_flag_or_a_command() {
-    let reset = |text: &str| is_reset(&said(text), Some("@reel"), Some("Reel_Bot"));
+    let reset = |text: &str| is_reset(&message(text), Some("@reel"), Some("Reel_Bot"));
     for yes in ["/new", " /NEW\n", "/new@reel_bot", "@reel /new", "@reel/new@Reel_Bot"] {
         assert!(reset(yes), "{yes}");
     }
     for no in ["", "new", "/news", "/new topic", "/new@other_bot", "/new@", "say /new"] {
         assert!(!reset(no), "{no}");
     }
-    assert!(is_reset(&Inbound { reset_session: true, ..said("anything") }, None, None));
-    assert!(!is_reset(&said("/new@reel_bot"), None, None), "whose command it is is not known");
+    assert!(is_reset(&Inbound { reset_session: true, ..message("anything") }, None, None));
+    assert!(!is_reset(&message("/new@reel_bot"), None, None), "whose command it is is not known");
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn a_session_is_over_after_its_idle_time_and_not_before() {
 
 #[test]
 fn the_agent_reads_when_and_who() {
-    let named = |name: &str| Inbound { username: Some(name.parse().unwrap()), ..said("") };
-    assert_eq!(formatted(&said(""), "hello"), "[2026-05-28T20:26:40Z] [u]: hello");
+    let named = |name: &str| Inbound { username: Some(name.parse().unwrap()), ..message("") };
+    assert_eq!(formatted(&message(""), "hello"), "[2026-05-28T20:26:40Z] [u]: hello");
     assert_eq!(formatted(&named("Ann"), "a\nb "), "[2026-05-28T20:26:40Z] [Ann]: a\nb");
     assert_eq!(formatted(&named("x]: hi [y"), "hello"), "[2026-05-28T20:26:40Z] [x): hi (y]: hello");
-    assert_eq!(formatted(&said(""), ""), "[2026-05-28T20:26:40Z] [u]:");
+    assert_eq!(formatted(&message(""), ""), "[2026-05-28T20:26:40Z] [u]:");
     for (at_digits, time) in [(2, "40.12"), (6, "40.123450"), (9, "40.123450000")] {
-        let exact = Inbound { at_digits, ..said("") };
+        let exact = Inbound { at_digits, ..message("") };
         assert_eq!(formatted(&exact, "hello"), format!("[2026-05-28T20:26:{time}Z] [u]: hello"));
     }
 }
@@ -129,7 +129,7 @@ fn the_agent_reads_when_and_who() {
 #[test]
 fn an_image_makes_a_second_part() {
     let image = Image::of_bytes(b"\x89PNG\r\n\x1a\nrest").unwrap();
-    let inbound = Inbound { image: Some(image.clone()), ..said("look") };
+    let inbound = Inbound { image: Some(image.clone()), ..message("look") };
     let input = agent_input("[..] look", &inbound, &[]);
     assert_eq!(input["messages"][0]["role"], "user");
     assert_eq!(input["messages"][0]["content"][0], json!({ "type": "text", "text": "[..] look" }));
@@ -294,7 +294,7 @@ fn channels_whose_threads_could_meet_are_not_apart() {
     assert!(are_apart(&name("a"), &name("ab")) && are_apart(&name("a_b"), &name("a_c")));
 }
 
-/// Ids of every kind, near to the ones that could be mistaken.
+/// Ids of every kind, including ones that are easy to confuse.
 fn id() -> impl Strategy<Value = String> {
     prop_oneof!["[a-b_s+:0-2]{1,8}", "[ab](_s[0-9]{1,2}){0,3}", "\\PC{1,40}", "[/é]{60,128}"]
 }
@@ -334,7 +334,7 @@ proptest! {
 
     #[test]
     fn what_is_not_heard_is_never_an_answer_to_a_panic(text in "\\PC{0,30}", trigger in "\\PC{1,5}") {
-        let _ = (strip_trigger(&text, &trigger), is_reset(&said(&text), Some(&trigger), Some(&trigger)));
+        let _ = (strip_trigger(&text, &trigger), is_reset(&message(&text), Some(&trigger), Some(&trigger)));
     }
 }
 

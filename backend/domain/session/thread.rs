@@ -1,14 +1,14 @@
 //! Maps a chat to the threads of its sessions, and a thread to its number.
 //!
 //! The first session of a chat is on the thread `{channel}_{chat}`, later ones on `{channel}_{chat}_s{N}`. A chat id is
-//! written as it is, except for what would not fit or would be ambiguous:
+//! kept as it is, except where it would be invalid or ambiguous:
 //!
-//! * a byte that no thread id may hold becomes `+:` and two hexadecimal digits, and so does a `+` before a `:`;
+//! * a byte that is not allowed in thread ids becomes `+:` and two hexadecimal digits, and so does a `+` before a `:`;
 //! * the `_` of an ending like `_s1` becomes `+:5F`, so that no chat looks like a session of another;
 //! * an id that would become too long is `+::` and its SHA-256.
 //!
-//! So two chats of a channel never share a thread. For two channels the configuration ensures that: no name is the
-//! beginning of another up to a `_` ([`are_apart`]).
+//! So two chats of a channel never share a thread. Between channels, the configuration ensures that no name is a prefix
+//! of another up to a `_` ([`are_apart`]).
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::inbound::{ChannelName, ChatId};
 use crate::domain::{id::ThreadId, limits::CHANNEL_THREAD_BYTES_MAX};
 
-/// The beginning of all threads of one chat; the thread of its first session.
+/// The prefix of all threads of one chat; also the thread of its first session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadBase(String);
 
@@ -51,8 +51,8 @@ impl ThreadBase {
     }
 }
 
-/// The chat of a channel whose thread this is, and the thread's number in it; `None` if the thread's id does not
-/// contain the chat's id unchanged.
+/// The chat that a thread belongs to, and its number in it; `None` if the thread's id does not contain the chat's id
+/// unchanged.
 pub fn chat_of(channel: &ChannelName, thread: &ThreadId) -> Option<(ChatId, i64)> {
     let rest = thread.as_str().strip_prefix(channel.as_str())?.strip_prefix('_')?;
     let later = rest.rsplit_once("_s").map(|(chat, _)| chat);
@@ -99,10 +99,10 @@ pub fn are_apart(one: &ChannelName, other: &ChannelName) -> bool {
     !begins(one, other) && !begins(other, one)
 }
 
-/// The least value a chat's counter must have before a session is created, so that no thread is used again.
+/// The smallest value of a chat's counter before a session is created, so that no thread is used again.
 ///
-/// `highest` is the largest number of a thread of the chat that has runs or a state. One equal to the counter is fine
-/// only if an earlier session of this chat created it and the chat keeps its thread.
+/// `highest` is the largest number of a thread of the chat that has runs or a state. It may equal the counter only if
+/// an earlier session of this chat created it and the chat keeps its thread.
 pub fn counter_above(counter: i64, highest: Option<i64>, is_ours: bool) -> i64 {
     match highest {
         Some(highest) if highest > counter || highest == counter && !is_ours => highest.saturating_add(1),
@@ -110,10 +110,10 @@ pub fn counter_above(counter: i64, highest: Option<i64>, is_ours: bool) -> i64 {
     }
 }
 
-/// The name of the file that holds a thread's log.
+/// The file name of a thread's log.
 ///
-/// Plain for ids of lower-case letters and digits. Everything else is written in hexadecimal, so that the name is valid
-/// on every system and two threads have two files also where `A` and `a` are the same.
+/// Plain for ids of lower-case letters and digits. Other bytes are written in hexadecimal, so that the name is valid on
+/// every system and two threads have different files on case-insensitive ones.
 pub fn log_file_name(thread: &ThreadId) -> String {
     let mut name = String::new();
     for byte in thread.as_str().bytes() {

@@ -84,9 +84,9 @@ fn a_span_takes_what_its_end_says_and_a_persons_time_is_nobodys() {
         ("step.completed", Some("s"), 5_200, r#"{"duration_ms":0.938}"#),
         ("run.completed", None, 5_200, "{}"),
     ]);
-    let told: Vec<_> = spans[1..].iter().map(|s| (s.name.as_str(), s.duration_ms, s.waiting_ms)).collect();
+    let bars: Vec<_> = spans[1..].iter().map(|s| (s.name.as_str(), s.duration_ms, s.waiting_ms)).collect();
     assert_eq!(
-        told,
+        bars,
         [
             ("ask", Some(0.938), Some(5_199.062)),
             ("book", Some(100.0), Some(5_000.0)),
@@ -99,7 +99,7 @@ fn a_span_takes_what_its_end_says_and_a_persons_time_is_nobodys() {
 
 #[test]
 fn a_run_that_is_told_of_late_is_as_long_as_its_own_times_say() {
-    // The run was reported, and opened, nine seconds after it had begun.
+    // The run was reported and opened nine seconds after it had started.
     let (spans, summary, _) = fold(&[
         ("run.created", None, 9_000, "{}"),
         ("run.started", None, 9_000, "{}"),

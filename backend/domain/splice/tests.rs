@@ -1,4 +1,4 @@
-//! Every interleaving of a small world, and random walks through a larger one.
+//! Every interleaving in a small model, and random walks in a larger one.
 
 use std::collections::HashSet;
 
@@ -9,24 +9,24 @@ use super::*;
 /// A writer, a log, a ring of live frames and one reader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    /// Attempts the writer may still make: `true` is a durable event, `false` a delta.
+    /// Remaining attempts of the writer: `true` is a durable event, `false` a delta.
     plan: Vec<bool>,
     /// Durable events committed so far (their seqs are 1..=committed).
     committed: i64,
-    /// Durable events the bus has been given (their seqs are 1..=published).
+    /// Durable events published so far (their seqs are 1..=published).
     published: i64,
-    /// What must be published before the reader may go live: the tail its last page saw.
+    /// The tail of the last page, which must be published before the reader may go live.
     floor: i64,
     /// Committed or streamed but not yet published: `Some(seq)` durable, `None` a delta.
     unpublished: Vec<Option<i64>>,
-    /// What the bus holds for this reader.
+    /// Frames in the bus for this reader.
     ring: Vec<Option<i64>>,
     ring_max: usize,
     lagged: bool,
     /// Deltas published since the last durable event: the open text.
     open: u32,
     splice: Splice,
-    /// A page that was read but has not arrived yet: the tail it saw.
+    /// A page in flight: the position it starts after and the tail it saw.
     page: Option<(i64, i64)>,
     page_rows: i64,
     settling: bool,
@@ -67,7 +67,7 @@ impl World {
         self.live = false;
     }
 
-    /// Everything that can happen next.
+    /// All possible next states.
     fn moves(&self) -> Vec<Self> {
         let mut next = Vec::new();
         if !self.plan.is_empty() {
@@ -172,7 +172,7 @@ fn place(seq: i64) -> LogPosition {
     LogPosition { seq: Seq::new(seq).unwrap(), lane: 0, position: seq * 10 }
 }
 
-/// Visits every reachable state and returns how many there are.
+/// Visits every reachable state and returns their number.
 fn explore(plan: &[bool], after: i64, ring_max: usize, page_rows: i64) -> usize {
     let start = World::new(plan, after, ring_max, page_rows);
     let (mut seen, mut todo) = (HashSet::from([start.clone()]), vec![start]);

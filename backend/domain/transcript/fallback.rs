@@ -1,4 +1,4 @@
-//! Messages from the log, for a thread whose checkpoint cannot be read here.
+//! Rebuilds messages from the log, for a thread whose checkpoint cannot be read here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,46 +13,46 @@ use crate::domain::{
     limits::{JSON_DEPTH_MAX, SAVED_FILE_BYTES_MAX, SAVED_VALUES_MAX},
 };
 
-/// One event of a thread's runs that belongs to its conversation.
+/// An event of a thread's runs that belongs to its conversation.
 #[derive(Clone, Debug)]
 pub struct Logged {
     pub run: RunId,
-    /// A `tool.started`; otherwise it is a `message.completed`.
+    /// `true` for a `tool.started`, `false` for a `message.completed`.
     pub is_tool: bool,
-    /// The message's id, or the call's.
+    /// The id of the message or call.
     pub span: Option<String>,
     pub payload: Value,
 }
 
-/// The position of a call: its message, and its place among the message's calls.
+/// The position of a call: index of its message, and index among the message's calls.
 type MessagePosition = (usize, usize);
 
-/// Takes the events of one run after the other, in order, and makes messages of them.
+/// Turns events, run by run and in order, into messages.
 #[derive(Debug, Default)]
 pub struct MessageBuilder {
     messages: Vec<Value>,
     run: Option<RunId>,
-    /// The first message of the run that is being read.
+    /// The index of the current run's first message.
     first: usize,
-    /// Calls of the run that are in a message.
+    /// Calls of the current run that are already in a message.
     placed: HashMap<String, MessagePosition>,
-    /// Calls that wait for an assistant's message, in order.
+    /// Calls that wait for an assistant message, in order.
     waiting: Vec<Value>,
-    /// The ids of those.
+    /// The ids of the waiting calls.
     awaited: HashSet<String>,
-    /// The bytes that were taken in, as JSON.
+    /// Bytes of JSON so far.
     bytes: usize,
-    /// And the number of values.
+    /// Number of JSON values so far.
     values: usize,
 }
 
 impl MessageBuilder {
-    /// How many messages there are so far.
+    /// The number of messages so far.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether they are more than a file may hold.
+    /// Whether the messages exceed what a file may contain.
     pub fn is_too_much(&self) -> bool {
         self.bytes > SAVED_FILE_BYTES_MAX || self.values > SAVED_VALUES_MAX
     }
@@ -115,7 +115,7 @@ impl MessageBuilder {
         }
     }
 
-    /// Counts something and keeps it.
+    /// Counts a value towards the bounds and keeps it.
     fn take_in(&mut self, value: Value, keep: impl FnOnce(&mut Self, Value)) {
         let text = value.to_string();
         self.bytes += text.len();
@@ -127,7 +127,7 @@ impl MessageBuilder {
         self.messages.push(message);
     }
 
-    /// Puts a call into a message, unless the run has it already.
+    /// Adds a call to a message, unless the run already has it.
     fn place(&mut self, at: usize, call: Value) {
         let id = call["id"].as_str().map(str::to_owned);
         if id.as_ref().is_some_and(|id| self.placed.contains_key(id)) {
@@ -143,7 +143,7 @@ impl MessageBuilder {
         }
     }
 
-    /// Calls that no message followed go to the last message of the run, or make one.
+    /// Adds calls that no message followed to the last message of the run, or to a new one.
     fn end_run(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         self.awaited.clear();
@@ -157,21 +157,21 @@ impl MessageBuilder {
     }
 }
 
-/// A value that a file can hold some levels down; one that is nested too deeply, as its text.
+/// The value, or its JSON text if it is nested too deeply for a file.
 fn flattened(value: Value) -> Value {
     if is_flat(&value, JSON_DEPTH_MAX) { value } else { Value::from(value.to_string()) }
 }
 
-/// The content of a message in the log. Of one that was too large for its event, the beginning.
+/// The content of a message in the log; for one offloaded to an artifact, its beginning.
 fn content_of(payload: &Value) -> Value {
-    let is_said = |said: &&Value| match said {
+    let is_content = |content: &&Value| match content {
         Value::String(_) => true,
         Value::Array(parts) => parts.iter().all(|part| part.is_string() || part.is_object()),
         _ => false,
     };
-    let said = [&payload["content"], &payload["text"]].into_iter().find(is_said);
-    match (said, payload["preview"].as_str()) {
-        (Some(said), _) => flattened(said.clone()),
+    let content = [&payload["content"], &payload["text"]].into_iter().find(is_content);
+    match (content, payload["preview"].as_str()) {
+        (Some(content), _) => flattened(content.clone()),
         (None, Some(preview)) => json!(format!("{preview}…")),
         (None, None) if payload["content"].is_null() => json!(""),
         (None, None) => json!(payload["content"].to_string()),
@@ -188,7 +188,7 @@ mod tests {
         RunId::trusted(uuid::Uuid::from_u128(n))
     }
 
-    fn said(n: u128, payload: Value) -> Logged {
+    fn message(n: u128, payload: Value) -> Logged {
         Logged { run: run(n), is_tool: false, span: None, payload }
     }
 
@@ -206,14 +206,14 @@ mod tests {
     #[test]
     fn calls_go_to_the_next_answer_of_their_run_or_to_its_last_message() {
         let messages = gathered([
-            said(1, json!({"role": "user", "content": "find it"})),
+            message(1, json!({"role": "user", "content": "find it"})),
             called(1, "a", "search"),
             called(1, "a", "search"),
             called(1, "b", "read"),
-            said(1, json!({"content": [{"type": "text", "text": "found"}]})),
+            message(1, json!({"content": [{"type": "text", "text": "found"}]})),
             called(1, "c", "write"),
             called(2, "a", "search"),
-            said(3, json!({"text": "the end"})),
+            message(3, json!({"text": "the end"})),
         ]);
         let call = |id: &str, name: &str| json!({"id": id, "name": name, "args": {"q": id}});
         assert_eq!(
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn a_call_that_a_message_names_gets_what_it_was_made_with_and_stands_once() {
         let messages = gathered([
-            said(1, json!({"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "search"}]})),
+            message(1, json!({"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "search"}]})),
             called(1, "a", "search"),
-            said(1, json!({"role": "assistant", "content": "found"})),
+            message(1, json!({"role": "assistant", "content": "found"})),
         ]);
         assert_eq!(messages[0]["tool_calls"], json!([{"id": "a", "name": "search", "args": {"q": "a"}}]));
         assert!(messages[1].get("tool_calls").is_none());
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn of_a_message_that_became_an_artifact_the_beginning_is_kept() {
         let pointer = json!({"$artifact": {"artifact_id": "x"}, "preview": "{\"role\":\"user\""});
-        assert_eq!(gathered([said(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
+        assert_eq!(gathered([message(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         }
         assert!(gathering.is_too_much() && gathering.is_empty());
         let mut gathering = MessageBuilder::default();
-        gathering.push(said(1, json!({"text": "x".repeat(SAVED_FILE_BYTES_MAX)})));
+        gathering.push(message(1, json!({"text": "x".repeat(SAVED_FILE_BYTES_MAX)})));
         assert!(gathering.is_too_much());
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let text = deep(100).to_string();
         let native = json!({"id": "1", "function": {"name": "x", "arguments": text}});
         let messages = gathered([
-            said(1, json!({"content": [deep(100)], "tool_calls": [native, {"name": "y", "args": deep(100)}]})),
+            message(1, json!({"content": [deep(100)], "tool_calls": [native, {"name": "y", "args": deep(100)}]})),
             Logged { payload: json!({"name": "z", "args": deep(30)}), ..called(1, "z", "z") },
         ]);
         assert_eq!(messages[0]["content"], format!("[{text}]"));
@@ -308,8 +308,8 @@ mod tests {
             events.sort_by_key(|(run, _, _)| *run);
             let logged = events.iter().map(|(run, kind, id)| match kind {
                 0 => called(*run, &id.to_string(), "tool"),
-                1 => said(*run, json!({"role": "user", "content": "x"})),
-                _ => said(*run, json!({"role": "assistant", "content": "x"})),
+                1 => message(*run, json!({"role": "user", "content": "x"})),
+                _ => message(*run, json!({"role": "assistant", "content": "x"})),
             });
             let messages = gathered(logged);
             let made: std::collections::BTreeSet<_> =

@@ -1,7 +1,7 @@
-//! The file of a saved session: its contents, and how one that a person wrote or changed is read.
+//! The file of a saved session: its contents, and the reading of files that a person wrote or edited.
 //!
-//! Only the messages are required. What cannot be read is refused with the line, the column and the reason; unknown
-//! members are ignored, and those of the thread's metadata are kept.
+//! Only the messages are required. Invalid content is refused with its line, column and reason; unknown members are
+//! ignored, but those of the thread's metadata are kept.
 
 use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -18,12 +18,12 @@ use crate::domain::{
     limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
 };
 
-/// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around
-/// it. Anything deeper could be written, but not read by an agent.
+/// Levels of a message or of the metadata: those allowed in a value of a checkpoint or event, plus those around it.
+/// Deeper JSON could be written, but not read by an agent.
 const LEVELS_MAX: usize = JSON_DEPTH_MAX + 8;
 const TOO_DEEP: &str = "the JSON is nested too deeply";
 
-/// A saved session, as in its file.
+/// A saved session, as stored in its file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SavedSession {
     pub name: SavedName,
@@ -48,7 +48,7 @@ pub struct SavedThread {
 }
 
 impl SavedThread {
-    /// A thread of which only the log's messages are known.
+    /// A thread with only the messages from the log.
     pub fn fallback(messages: Vec<Value>) -> Self {
         let metadata = [("fallback", Value::Bool(true)), ("version", Value::from(VERSION))];
         Self { messages, metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
@@ -64,18 +64,18 @@ fn is_fallback(metadata: &Map<String, Value>) -> bool {
     metadata.get("fallback") == Some(&Value::Bool(true))
 }
 
-/// Why a file cannot be read, and where in it.
+/// Why a file cannot be read, and the position of the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct Unreadable {
     /// From 1.
     pub line: usize,
-    /// Characters, from 1.
+    /// In characters, from 1.
     pub column: usize,
     pub reason: String,
 }
 
-/// The members as text, each to be parsed by itself.
+/// The members as raw text, each parsed separately.
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow, default)]
@@ -99,20 +99,20 @@ struct RawThread<'a> {
 }
 
 impl SavedSession {
-    /// A session that is created now.
+    /// A session created at `now`.
     pub fn new(name: SavedName, description: Option<String>, thread: SavedThread, now: DateTime<Utc>) -> Self {
         let (message_count, first_message) = (thread.messages.len(), first_message(&thread.messages));
         Self { name, description, created_at: now, updated_at: now, message_count, first_message, thread }
     }
 
-    /// The text of its file, which people can read, compare and edit.
+    /// The text of its file, readable and editable by people.
     pub fn to_text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    /// Reads a file called `name`. Times it does not have are taken from `modified`.
+    /// Reads a file called `name`. Missing times default to `modified`.
     pub fn read(name: SavedName, bytes: &[u8], modified: DateTime<Utc>) -> Result<Self, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
@@ -134,7 +134,7 @@ impl SavedSession {
         Ok(Self { created_at: created_at.unwrap_or(updated_at), ..session })
     }
 
-    /// The name in a file, if it can be read and has one.
+    /// The name stored in a file, if any.
     pub fn named(bytes: &[u8]) -> Result<Option<String>, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
@@ -156,7 +156,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
     if values_in(bytes) > 2 * SAVED_VALUES_MAX {
         return Err(at_start(format!("the file holds more than {} values", 2 * SAVED_VALUES_MAX)));
     }
-    // Some editors put a byte order mark there.
+    // Some editors add a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() { Err(at_start("the file is empty".to_owned())) } else { Ok(text) }
 }
@@ -174,7 +174,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A refusal of a part of the text, at its beginning.
+    /// A refusal of a part of the text, positioned at its start.
     fn refuse(&self, part: &str, reason: impl Into<String>) -> Unreadable {
         self.refuse_at(self.offset(part), reason)
     }
@@ -185,12 +185,12 @@ impl<'a> Source<'a> {
         Unreadable { line, column, reason: reason.into() }
     }
 
-    /// Where a part of the text begins in it.
+    /// The offset of a part in the text.
     fn offset(&self, part: &str) -> usize {
         part.as_ptr().addr().saturating_sub(self.text.as_ptr().addr()).min(self.text.len())
     }
 
-    /// Parses a part of the text; `rule` says what it must be if its JSON is valid and of another type.
+    /// Parses a part of the text; `rule` is the message for valid JSON of another type.
     fn read<T: Deserialize<'a>>(&self, part: &'a str, rule: &str) -> Result<T, Unreadable> {
         serde_json::from_str(part).map_err(|error| {
             if error.is_data() && !error.to_string().contains("duplicate field") {
@@ -208,7 +208,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The same for an object: otherwise a list of its members in order would be accepted too.
+    /// As [`Self::read`], for an object: otherwise a list of its members in order would be accepted too.
     fn object<T: Deserialize<'a>>(&self, part: &'a str, rule: &str) -> Result<T, Unreadable> {
         if part.trim_start().starts_with('{') {
             return self.read(part, rule);
@@ -225,7 +225,7 @@ impl<'a> Source<'a> {
         let rule = format!("{member} must be a time such as \"2026-06-01T10:00:00Z\"");
         let Some(text) = self.member::<String>(raw, &rule)? else { return Ok(None) };
         match DateTime::parse_from_rfc3339(&text) {
-            // A year that has four digits here, and in UTC as well.
+            // The year must have four digits in UTC too.
             Ok(time) if (0..=9_999).contains(&time.to_utc().year()) => Ok(Some(time.to_utc())),
             _ => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
         }
@@ -258,7 +258,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A parser's error in plain words, without the position that it repeats.
+/// A parser's error in plain words, without its position.
 fn reason_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! From a checkpoint to a file and back.
+//! Conversion of a checkpoint to a file and back.
 //!
-//! The file holds the framework's own bytes beside the messages that people read. The bytes are restored unchanged, or
-//! with the messages in them if those were edited. Nothing else of a state is interpreted.
+//! The file contains the framework's bytes beside the messages for people. The bytes are restored unchanged, except for
+//! messages that were edited. Nothing else of a state is interpreted.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use crate::domain::{
 const MESSAGES: &str = "messages";
 /// The type of an absent value.
 const NO_VALUE: &str = "empty";
-/// The member of a checkpoint's metadata that names the session it was made from.
+/// The member of a checkpoint's metadata that names the saved session it was made from.
 pub const OF_SESSION: &str = "saved_session";
 
 /// A state to be stored as the first checkpoint of a thread.
@@ -38,18 +38,18 @@ pub struct Restored {
     pub blobs: Channels<Blob>,
 }
 
-/// What can be read of a checkpoint.
+/// The readable content of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckpointContent {
     /// Everything.
     Thread(SavedThread),
-    /// Everything but messages, of which it has none: the metadata of a thread.
+    /// A state without messages: the metadata of a thread.
     State(Map<String, Value>),
-    /// Nothing that can be read here.
+    /// Nothing readable here.
     Nothing,
 }
 
-/// What a saved session keeps of a checkpoint.
+/// Extracts the content of a checkpoint for a saved session.
 pub fn of_checkpoint(checkpoint: Checkpoint) -> CheckpointContent {
     let checkpoint = segments::joined(checkpoint, MESSAGES);
     let messages = messages_in(&checkpoint.checkpoint, &checkpoint.blobs);
@@ -64,8 +64,8 @@ pub fn of_checkpoint(checkpoint: Checkpoint) -> CheckpointContent {
     }
 }
 
-/// The conversation of a checkpoint that was restored from a saved session, as agents of this program read it,
-/// whichever framework made it.
+/// The messages of a checkpoint that was restored from a saved session of any framework, in the form that this
+/// program's agents read.
 pub fn conversation(checkpoint: &Checkpoint) -> Option<Vec<Value>> {
     let metadata: Map<String, Value> = serde_json::from_str(checkpoint.metadata.as_str()).ok()?;
     match messages_in(&checkpoint.checkpoint, &checkpoint.blobs) {
@@ -82,7 +82,7 @@ enum Messages {
     Unread,
 }
 
-/// Looks for messages in the channel of that name, else in the checkpoint's own value.
+/// Looks for messages in the channel `messages`, else in the checkpoint's own value.
 fn messages_in(value: &checkpoint::Value, blobs: &Channels<Blob>) -> Messages {
     let mut reader = Reader::default();
     let found = match blobs.0.iter().find(|blob| is_conversation(blob)) {
@@ -107,14 +107,14 @@ fn is_conversation((channel, blob): &(Channel, Blob)) -> bool {
     channel.as_str() == MESSAGES && blob.t.as_str() != NO_VALUE
 }
 
-/// Where a checkpoint's own value has its messages.
+/// The messages in a checkpoint's own value.
 fn inside(value: &mut Value) -> Option<&mut Value> {
     let of_channels = value.get("channel_values").is_some_and(|values| values.get(MESSAGES).is_some());
     if of_channels { value["channel_values"].get_mut(MESSAGES) } else { value.get_mut(MESSAGES) }
 }
 
 impl SavedThread {
-    /// The state with which a thread continues from here: all of it, or the summary. `fresh` is an unused id, `UUIDv7`.
+    /// The state from which a thread continues: all of it, or the summary. `fresh` is an unused id, `UUIDv7`.
     pub fn restored(&self, fresh: Uuid, now: DateTime<Utc>) -> Restored {
         let mut restored = self.kept(fresh).unwrap_or_else(|| Restored {
             checkpoint_id: CheckpointId::trusted(&fresh.to_string()),
@@ -131,17 +131,17 @@ impl SavedThread {
             Messages::Unread => false,
         };
         if !are_kept {
-            restored.say(messages, fresh);
+            restored.replace_messages(messages, fresh);
         }
         restored.in_the_form_of_langgraph(now);
         restored
     }
 
-    /// The checkpoint in the file, unless it was edited into something else.
+    /// The checkpoint in the file, unless edits made it invalid.
     fn kept(&self, fresh: Uuid) -> Option<Restored> {
         let state = self.metadata.get("state").filter(|_| !self.is_fallback())?;
         let kept: Checkpoint = serde_json::from_value(state.clone()).ok()?;
-        // No id could follow the greatest one, and the thread could not continue.
+        // No id could follow the maximum, and the thread could not continue.
         let id = Uuid::try_parse(kept.checkpoint_id.as_str()).ok().filter(|id| !id.is_max()).unwrap_or(fresh);
         let metadata: Value = serde_json::from_str(kept.metadata.as_str()).unwrap_or_default();
         Some(Restored {
@@ -154,7 +154,7 @@ impl SavedThread {
     }
 }
 
-/// The values of the checkpoint in a file, as they are.
+/// The values of the checkpoint in a file, unchanged.
 pub fn values_in(file: &[u8]) -> Vec<Vec<u8>> {
     #[derive(Deserialize)]
     struct File {
@@ -174,15 +174,15 @@ pub fn values_in(file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 impl Restored {
-    /// Replaces the messages, in their framework's form.
-    fn say(&mut self, messages: &[Value], fresh: Uuid) {
-        let said = json_value(&Value::Array(usable(messages)));
+    /// Writes the messages in their framework's form, in place of the old ones.
+    fn replace_messages(&mut self, messages: &[Value], fresh: Uuid) {
+        let replacement = json_value(&Value::Array(usable(messages)));
         if let Some((_, blob)) = self.blobs.0.iter_mut().find(|blob| is_conversation(blob)) {
             let is_packed = blob.t.as_str() == "msgpack";
             if let Some(list) = is_packed.then(|| packed::list(&blob.b.0, messages)).flatten() {
                 blob.b = Bytes64(list);
             } else {
-                (blob.t, blob.b) = (said.t, said.b);
+                (blob.t, blob.b) = (replacement.t, replacement.b);
             }
             return;
         }
@@ -193,17 +193,17 @@ impl Restored {
             self.checkpoint = json_value(&value);
             return;
         }
-        // Of the same kind as the other channels' versions, because a framework compares them.
+        // Like the other channels' versions, because frameworks compare them.
         let version = self.versions.0.iter().find(|(channel, _)| channel.as_str() == MESSAGES);
         let version = version.or(self.versions.0.first()).map_or_else(|| first_version(fresh), |(_, v)| v.clone());
         let channel = Channel::trusted(MESSAGES);
         self.versions.0.retain(|(other, _)| *other != channel);
         self.versions.0.push((channel.clone(), version.clone()));
-        self.blobs.0.push((channel, Blob { version, t: said.t, b: said.b }));
+        self.blobs.0.push((channel, Blob { version, t: replacement.t, b: replacement.b }));
     }
 
-    /// What this program's engine stores beside the channels is for itself alone, and a file written by hand has
-    /// nothing there: both are replaced by what `LangGraph` expects.
+    /// Replaces the checkpoint's own value with what `LangGraph` expects, if it is this engine's private data or
+    /// missing because the file was written by hand.
     fn in_the_form_of_langgraph(&mut self, now: DateTime<Utc>) {
         let value: Value = serde_json::from_slice(&self.checkpoint.b.0).unwrap_or_default();
         let is_ours = self.checkpoint.t.as_str() == NO_VALUE
@@ -217,7 +217,7 @@ impl Restored {
     }
 }
 
-/// The version of a channel's first value, as `LangGraph`'s savers count, with a suffix that no other thread has.
+/// The version of a channel's first value, numbered as `LangGraph`'s savers do, with a suffix unique to the thread.
 fn first_version(fresh: Uuid) -> Version {
     let version = format!("{:032}.{}", 1, &fresh.simple().to_string()[20..]);
     serde_json::from_str(Json::of(&version).as_str()).expect("a short text is a version")

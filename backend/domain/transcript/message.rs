@@ -1,4 +1,4 @@
-//! One message as plain data: its role, content and tool calls, in the forms of several frameworks.
+//! A message as plain data: role, content and tool calls, in the forms of several frameworks.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub struct Call {
     pub args: Value,
 }
 
-/// Members of `LangChain`'s messages that are left out when they are empty.
+/// Members of `LangChain`'s messages that are omitted when empty.
 const SILENT: [&str; 9] = [
     "name",
     "id",
@@ -26,7 +26,7 @@ const SILENT: [&str; 9] = [
     "example",
 ];
 
-/// The role: `user`, `assistant`, `system` or `tool`, whatever its framework calls it; `None` for any other.
+/// The role `user`, `assistant`, `system` or `tool`, mapped from several frameworks; `None` for any other.
 pub fn role_of(message: &Value) -> Option<&'static str> {
     Some(match named_role(message)? {
         "user" | "human" | "HumanMessageChunk" => "user",
@@ -42,7 +42,7 @@ pub fn named_role(message: &Value) -> Option<&str> {
     message.get("role").or_else(|| message.get("type")).and_then(Value::as_str).filter(|role| !role.is_empty())
 }
 
-/// All its text, the parts on lines of their own.
+/// The text of a message, each part on its own line.
 pub fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
@@ -54,13 +54,13 @@ pub fn text_of(message: &Value) -> String {
     }
 }
 
-/// The calls it makes; invalid ones are left out.
+/// The tool calls of a message; invalid ones are left out.
 pub fn calls_of(message: &Value) -> Vec<Call> {
     let calls = message["tool_calls"].as_array();
     calls.into_iter().flatten().filter_map(call_of).collect()
 }
 
-/// One call, also in the form that providers send.
+/// Reads one call, also in the providers' form.
 pub fn call_of(call: &Value) -> Option<Call> {
     let id = call["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
     let function = &call["function"];
@@ -76,7 +76,7 @@ pub fn call_of(call: &Value) -> Option<Call> {
     Some(Call { id, name: name.to_owned(), args })
 }
 
-/// Checks that a conversation can continue with this message; otherwise returns the rule that it breaks.
+/// Checks that a conversation can continue with this message; an error is the violated rule.
 pub fn check(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
         return Err("a message must be an object");
@@ -89,7 +89,7 @@ pub fn check(message: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// As [`check`], for a message that is only read, whatever its role.
+/// As [`check`], for a message of any role that is only read.
 pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
         return Err("a message must be an object");
@@ -111,7 +111,7 @@ pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// A message as a file keeps it: with its role in this program's terms, and without empty members.
+/// A message as stored in a file: with its role in this program's terms, and without empty members.
 #[must_use]
 pub fn kept(message: Value) -> Value {
     let role = role_of(&message).map(str::to_owned).or_else(|| named_role(&message).map(str::to_owned));
@@ -132,14 +132,14 @@ pub fn kept(message: Value) -> Value {
     Value::Object(kept)
 }
 
-/// A message as it is read back from its file: a number may change its form on the way.
+/// A message as read back from its file: numbers may change their form.
 pub fn as_read(message: Value) -> Value {
     let message = kept(message);
     serde_json::from_str(&message.to_string()).unwrap_or(message)
 }
 
-/// The messages as agents of this program read them: each with a content, each call with an id, and a role that only
-/// another framework knows (a critic, a planner) as an assistant with that name.
+/// The messages in the form of this program's agents: each has a content, each call an id, and a role known only to
+/// another framework (a critic, a planner) becomes an assistant with that name.
 pub fn usable(messages: &[Value]) -> Vec<Value> {
     messages.iter().enumerate().map(|(number, message)| usable_one(number, message)).collect()
 }

@@ -1,11 +1,11 @@
-//! A conversation as a file for people: a saved session, made from a thread's state or log.
+//! Saved sessions: a conversation as a file for people, made from a thread's state or log.
 //!
 //! Invariants: nothing in a checkpoint is ever executed: its messages are read as data and the rest is kept as bytes
-//! ([`plain`]); whatever a reader may put into a file is either usable or refused with its line ([`mod@file`]); and
-//! each refused name comes with the one rule it broke ([`name`]).
+//! ([`plain`]); content of an edited file is either usable or refused with its line ([`mod@file`]); a refused name
+//! comes with the rule it broke ([`name`]).
 //!
-//! Start reading at [`mod@file`] (what is kept), then [`full`] (from a checkpoint and back), and [`fallback`] and
-//! [`summary`] (where a checkpoint has nothing readable).
+//! Start reading at [`mod@file`] (the file), then [`full`] (from a checkpoint and back), and [`fallback`] and
+//! [`summary`] (for checkpoints that cannot be read).
 
 pub mod fallback;
 pub mod file;

@@ -1,4 +1,4 @@
-//! What a saved session may be called: a name valid for files on every system, and not of one of the folder's own.
+//! Names of saved sessions: valid file names on every system, and distinct from the folder's own files.
 
 use std::{borrow::Cow, fmt, str::FromStr, sync::Arc};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{id::Malformed, limits::SAVED_NAME_CHARS_MAX};
 
-/// Names of the folder's own files, of this version or of another.
+/// Names of the folder's own files, in this version or another.
 const OWN: [&str; 2] = ["index", "metadata"];
-/// Devices of Windows, which it recognises in any case and with any extension.
+/// Windows device names, reserved in any case and with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 const PORTS: [&str; 2] = ["com", "lpt"];
 
-/// A saved session's name; its file has `.json` after it.
+/// A saved session's name: its file name without `.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SavedName(Arc<str>);
 
 impl FromStr for SavedName {
     type Err = Malformed;
 
-    /// Checks a name; an error is the one rule that it broke.
+    /// Checks a name; an error is the rule that it broke.
     fn from_str(text: &str) -> Result<Self, Malformed> {
         broken_rule(text).map_or_else(|| Ok(Self(Arc::from(text))), |rule| Err(Malformed(rule)))
     }
@@ -42,8 +42,7 @@ impl SavedName {
         &self.0
     }
 
-    /// Refuses what no new session may be called, though one of an older version may be: programs given the file's name
-    /// would take it for an option.
+    /// Refuses names that only sessions of older versions may have: programs would take the file name for an option.
     pub fn check_new(&self) -> Result<(), Malformed> {
         if self.as_str().starts_with('-') { Err(Malformed("a name must not begin with a hyphen")) } else { Ok(()) }
     }
@@ -53,12 +52,12 @@ impl SavedName {
         format!("{}.json", self.as_str())
     }
 
-    /// The session that has this file, if one can.
+    /// The name of the session in this file, if valid.
     pub fn of_file(file_name: &str) -> Option<Self> {
         file_name.strip_suffix(".json")?.parse().ok()
     }
 
-    /// Whether the two would be one file where case is ignored.
+    /// Whether the two names differ only in case, and so are one file on some systems.
     pub fn is_nearly(&self, other: &Self) -> bool {
         self != other && self.as_str().eq_ignore_ascii_case(other.as_str())
     }

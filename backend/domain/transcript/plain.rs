@@ -1,8 +1,8 @@
-//! A typed value as readable JSON. Nothing is executed and no class is instantiated, whatever a value asks for.
+//! Typed values as readable JSON. Nothing in a value is executed, and no class is instantiated.
 //!
-//! A client that may write to a thread may have written any bytes there. So one [`Reader`] reads all of a checkpoint,
-//! and its output is bounded as a whole: the depth of a value is counted through extensions too, and each value that is
-//! made counts against the reader's bound.
+//! A client with write access to a thread may have stored any bytes. So one [`Reader`] reads all of a checkpoint, and
+//! its output is bounded as a whole: depth is counted through extensions too, and each decoded value counts against the
+//! reader's bound.
 
 pub mod packed;
 
@@ -13,7 +13,7 @@ use crate::domain::limits::{JSON_DEPTH_MAX, SAVED_VALUES_MAX};
 /// Reads the values of one checkpoint.
 #[derive(Debug)]
 pub struct Reader {
-    /// Values that may still be made.
+    /// Values that may still be decoded.
     values: usize,
 }
 
@@ -24,14 +24,14 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// The content of a value of this type, as JSON that may hold less than the value; `None` if it cannot be read.
+    /// Decodes a value of this type to JSON, perhaps with losses; `None` if it cannot be read.
     pub fn decode(&mut self, kind: &str, bytes: &[u8]) -> Option<Value> {
         match kind {
             "json" => self.json(bytes),
             "null" => Some(Value::Null),
             "msgpack" => {
                 let mut rest = bytes;
-                // A value followed by anything is of another format.
+                // Trailing bytes mean another format.
                 packed::unpack(&mut rest, &mut self.values).filter(|_| rest.is_empty())
             }
             _ => None,
@@ -44,7 +44,7 @@ impl Reader {
     }
 }
 
-/// Whether a value has at most this many levels, so that a file that holds it some levels down can be read.
+/// Whether a value has at most this many levels, so that a file that nests it can be read.
 pub fn is_flat(value: &Value, levels: usize) -> bool {
     let below = |value: &Value| levels.checked_sub(1).is_some_and(|levels| is_flat(value, levels));
     match value {
@@ -54,7 +54,7 @@ pub fn is_flat(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// An upper bound, not far above, of the values in a JSON text, counted before any of them is made.
+/// A close upper bound on the number of values in a JSON text, computed without decoding it.
 pub fn values_in(text: &[u8]) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text {

@@ -1,4 +1,4 @@
-//! The summary of a conversation, for an agent that gets nothing else of it.
+//! The summary of a conversation, for an agent that gets nothing else from it.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::domain::limits::{SAVED_REQUESTS_MAX, SAVED_TEXT_CHARS_MAX};
 /// The beginning of a summary, by which it is recognised.
 const OPENING: &str = "This conversation goes on from an earlier one, of which this summary is what is left.";
 
-/// The first characters of a text, and an ellipsis if there were more.
+/// The first characters of a text, with an ellipsis if it was cut.
 pub fn cut(text: &str) -> String {
     match text.char_indices().nth(SAVED_TEXT_CHARS_MAX) {
         None => text.to_owned(),
@@ -18,12 +18,12 @@ pub fn cut(text: &str) -> String {
     }
 }
 
-/// The text of the first user message that has some, cut.
+/// The text of the first non-empty user message, cut.
 pub fn first_message(messages: &[Value]) -> Option<String> {
     requests(messages).next().map(|text| cut(&text))
 }
 
-/// The context of a conversation in words: the last requests, the tools, its length, and to continue from there.
+/// A summary in words: the last requests, the tools, the number of messages, and the instruction to continue.
 pub fn summary(messages: &[Value]) -> String {
     let asked: Vec<String> = requests(messages).collect();
     let latest = &asked[asked.len().saturating_sub(SAVED_REQUESTS_MAX)..];
@@ -47,7 +47,7 @@ pub fn summary(messages: &[Value]) -> String {
     text
 }
 
-/// A text without line breaks, which could imitate lines of the summary itself.
+/// Removes line breaks, with which a text could imitate lines of the summary.
 fn on_one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
@@ -55,7 +55,7 @@ fn on_one_line(text: &str) -> String {
         .join(" ")
 }
 
-/// Names of the tools that were called, each once, in the order of their first use.
+/// Distinct names of the called tools, in the order of first use.
 fn tools(messages: &[Value]) -> Vec<String> {
     let mut tools: Vec<String> = Vec::new();
     let before = earlier(messages).flat_map(|earlier| earlier.tools);
@@ -68,7 +68,7 @@ fn tools(messages: &[Value]) -> Vec<String> {
     tools
 }
 
-/// What users asked for, oldest first; a summary is replaced by the requests that it repeats.
+/// The users' requests, oldest first; an earlier summary is replaced by the requests in it.
 fn requests(messages: &[Value]) -> impl Iterator<Item = String> {
     let texts = texts_of_users(messages).filter(|text| !text.trim().is_empty());
     texts.flat_map(|text| match Earlier::of(&text) {
@@ -81,7 +81,7 @@ fn texts_of_users(messages: &[Value]) -> impl Iterator<Item = String> {
     messages.iter().filter(|message| role_of(message) == Some("user")).map(text_of)
 }
 
-/// How many messages there were, including those before a summary.
+/// The number of messages, including those before an earlier summary.
 fn total(messages: &[Value]) -> usize {
     earlier(messages).fold(messages.len(), |total, earlier| total.saturating_sub(1).saturating_add(earlier.total))
 }
@@ -90,7 +90,7 @@ fn earlier(messages: &[Value]) -> impl Iterator<Item = Earlier> {
     texts_of_users(messages).filter_map(|text| Earlier::of(&text))
 }
 
-/// The contents of a summary, for summarising a conversation that continued from it.
+/// The contents of an earlier summary that the conversation continued from.
 #[derive(Debug, Default)]
 struct Earlier {
     requests: Vec<String>,

@@ -77,7 +77,7 @@ fn every_sentence_is_a_type_a_producer_may_emit() {
     let child = context(2, Role::Worker, "w");
     let (now, text) = (Duration::ZERO, "x");
     block_on(async {
-        for said in [
+        for emitted in [
             emitter.run_waiting(text, &[child.run_id]),
             emitter.run_resumed(text),
             emitter.run_completed(json!(1)),
@@ -95,7 +95,7 @@ fn every_sentence_is_a_type_a_producer_may_emit() {
             emitter.log(Level::Info, text),
             emitter.log(Level::Error, text),
         ] {
-            said.await.unwrap();
+            emitted.await.unwrap();
         }
     });
     assert_eq!(world.events().len(), 16);

@@ -5,9 +5,9 @@ async fn a_graph_whose_state_is_kept_when_it_waits_costs_nothing_before_and_lose
     let graph = Graph::new("g", "a")
         .node("a", mark("a"))
         .edge("a", Next::To("ask"))
-        .node("ask", |visit: NodeContext<Trail>| async move {
-            let paid: u32 = visit.once("pay", || async { Ok(7) }).await?;
-            visit.ask("sure", json!({"kind": "approval", "prompt": "sure?"})).await?;
+        .node("ask", |context: NodeContext<Trail>| async move {
+            let paid: u32 = context.once("pay", || async { Ok(7) }).await?;
+            context.ask("sure", json!({"kind": "approval", "prompt": "sure?"})).await?;
             Ok(Mark("ask".to_owned(), paid))
         })
         .edge("ask", Next::To("b"))

@@ -1,4 +1,4 @@
-//! Calls of tools, and the questions about them.
+//! Tool calls, and the interrupts about them.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ impl AgUi {
         }
     }
 
-    /// A call with its arguments, unless it was said when a person was asked about it.
+    /// Emits a call with its arguments, unless an interrupt about it already did.
     fn call(&mut self, call: &str, name: &str, args: Option<&Json>, parent: Option<&str>, out: &mut Vec<Said>) {
         if !self.calls.insert(call, ()) {
             return;
@@ -51,7 +51,7 @@ impl AgUi {
         out.push(Said::new(&Word::ToolCallEnd { tool_call_id }));
     }
 
-    /// Notes a call that the client is to make.
+    /// Records a call that the client has to execute, within the bounds.
     fn expect(&mut self, id: String) {
         let bytes: usize = self.pending.iter().map(String::len).sum();
         if self.pending.len() < CHAT_RECENT_MAX && bytes + id.len() <= PAYLOAD_BYTES_MAX {
@@ -65,7 +65,7 @@ impl AgUi {
             self.ids.note_other(message);
         }
         self.pending.retain(|pending| *pending != id);
-        // The id of the message that the result is, where its producer gave it none.
+        // The result's message id: derived from the call if its producer gave none.
         let message = message.map_or_else(|| format!("{id}/result"), ToOwned::to_owned);
         let (message_id, tool_call_id) = (message.as_str(), id.as_str());
         if let Some(history) = &mut self.history {
@@ -78,7 +78,7 @@ impl AgUi {
         let payload = event.payload().members();
         let text = |name: &str| payload.read::<String>(name);
         if let (Some(call), Some(tool)) = (call, text("tool")) {
-            // The log has the call once it is made; its question comes before.
+            // The interrupt precedes the call in the log.
             self.call(call, &tool, payload.raw("args").as_ref(), None, out);
         }
         let kind = text("kind").unwrap_or_default();
@@ -112,13 +112,13 @@ impl AgUi {
     }
 }
 
-/// What went wrong with a call, in words.
+/// The error text of a failed call.
 pub(super) fn failure(error: Option<&Json>) -> String {
     let message = error.map(|error| error.member("message").unwrap_or_else(|| plain(error)));
     message.unwrap_or_else(|| "the call failed".to_owned())
 }
 
-/// A JSON value as the text that it is for people: a string without its quotes.
+/// A JSON value as readable text: a string without its quotes, anything else as JSON.
 pub(super) fn plain(json: &Json) -> String {
     serde_json::from_str(json.as_str()).unwrap_or_else(|_| json.as_str().to_owned())
 }

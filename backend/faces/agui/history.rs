@@ -1,4 +1,4 @@
-//! What a reader that joins is told: put together while the log is read, within bounds, and gone when it was told.
+//! The state of a joining reader: collected within bounds while the log is read, and dropped once sent.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,10 +23,10 @@ use crate::{
     store::threads::Message,
 };
 
-/// What an event takes beside its text, bytes.
+/// Overhead of an event beside its text, in bytes.
 const EVENT_BYTES: usize = 64;
 
-/// What is not in the run's log.
+/// Messages that are not in the run's log: those of earlier runs, and of the run's input.
 #[derive(Debug)]
 pub struct Earlier {
     run: RunId,
@@ -35,12 +35,12 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// Nothing yet, in the room that all that is told may take.
+    /// Empty; `room` is the memory reserved for everything sent on joining.
     pub fn new(run: RunId, room: Share) -> Self {
         Self { run, messages: Messages::default(), room }
     }
 
-    /// Adds messages of earlier runs of the thread, the newest first.
+    /// Adds messages of earlier runs of the thread, given newest first.
     pub fn said(&mut self, newest_first: &[Message]) {
         for message in newest_first.iter().rev() {
             let span = message.message_id.clone().unwrap_or_else(|| format!("event-{}", message.seq));
@@ -85,7 +85,7 @@ impl History {
         self.messages.text(&ids.of(text.span.as_str()), role, content, call.as_deref());
     }
 
-    /// Keeps an event of the family `agui` that has the shape of its word.
+    /// Keeps an `agui.*` event; `None` is one that does not match its schema.
     pub(super) fn event(&mut self, word: &str, event: Option<Value>) {
         let Some(event) = event else { return };
         match word {
@@ -100,19 +100,19 @@ impl History {
         }
     }
 
-    /// Tells all of it; returns the room that this takes until it is written.
+    /// Emits everything; returns the share of memory to hold until it is written.
     pub(super) fn tell(self, out: &mut Vec<Said>) -> Share {
         let Self { messages, state, activities, mut room, .. } = self;
         out.extend(state.events.into_iter().map(Said::of_json));
         out.push(Said::of_json(messages.snapshot()));
         out.extend(activities.by_age.into_values().flat_map(|activity| activity.events).map(Said::of_json));
-        let bytes: usize = out.iter().map(|said| said.json.len()).sum();
+        let bytes: usize = out.iter().map(|event| event.json.len()).sum();
         room.shrink(bytes / usize::try_from(REPLY_FREE_BYTES).unwrap_or(usize::MAX));
         room
     }
 }
 
-/// The last snapshot of the state and the deltas since. If they are too large, there is none until the next snapshot.
+/// The last state snapshot and the deltas since. Beyond the bound, nothing is kept until the next snapshot.
 #[derive(Debug, Default)]
 struct State {
     events: Vec<String>,
@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-/// The last snapshot of each activity and the deltas since; the newest.
+/// The last snapshot of each activity and the deltas since; beyond the bound, the oldest are dropped.
 #[derive(Debug, Default)]
 struct Activities {
     by_age: BTreeMap<usize, Activity>,
@@ -173,8 +173,8 @@ impl Activities {
     }
 }
 
-/// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`. What it is and when it happened
-/// is not for its payload to say. `None` if it has not the shape of its word.
+/// An `agui.*` event with AG-UI's member names: `tool_call_id` becomes `toolCallId`. The payload cannot set `type` or
+/// `timestamp`. `None` if the result does not match its schema.
 pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Option<Value> {
     let mut event = Map::from_iter([("type".to_owned(), json!(word.to_ascii_uppercase()))]);
     let members: Map<String, Value> = serde_json::from_str(payload.as_str()).unwrap_or_default();
@@ -186,7 +186,7 @@ pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Option<Value> {
             let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
             name + &initial.into_iter().chain(letters).collect::<String>()
         });
-        // What goes on is of whom it began with.
+        // A continuation belongs to the subagent that began it.
         let is_of_the_beginning =
             name == "subagentRunId" && matches!(word, "activity_delta" | "reasoning_encrypted_value");
         if !matches!(&*name, "type" | "timestamp") && !is_of_the_beginning {

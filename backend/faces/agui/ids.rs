@@ -1,4 +1,4 @@
-//! The ids of a run's messages and calls as its clients know them.
+//! The client's ids of a run's messages and calls.
 
 use super::{recent::Recent, texts::role};
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Ids {
     run: RunId,
-    /// The run's input is a whole `RunAgentInput`: its agent's ids are those of the client's conversation.
+    /// Whether the run's input is a whole `RunAgentInput`: its agent then shares the ids of the client's conversation.
     is_agents: bool,
-    /// Messages by their spans: the name of the newest, if it is the agent's and complete. Only such a message has calls.
+    /// By span, the name of its newest complete message, `None` if it is not the agent's. Only the agent's have calls.
     texts: Recent<Option<SpanId>>,
-    /// The messages of calls that a message announced and that were not made yet, by the calls' own ids.
+    /// By call id, the message that announced a call not made yet.
     announced: Recent<SpanId>,
-    /// The names of messages that the client has as no agent's.
+    /// Names of messages that are not the agent's for the client.
     others: Recent,
 }
 
@@ -34,12 +34,12 @@ impl Ids {
         }
     }
 
-    /// An id of the run as its client knows it: its agent's own, or the run's id stands before it.
+    /// The client's id for an id of the run: the agent's own, or prefixed with the run's id.
     pub(super) fn of(&self, id: &str) -> String {
         if self.is_agents { id.to_owned() } else { format!("{}/{id}", self.run) }
     }
 
-    /// The message that a call belongs to, as the call is made.
+    /// The message that a started call belongs to.
     pub(super) fn parent_of(&mut self, started: &Event<'_>) -> Option<String> {
         let What::ToolStarted { tool_call_id, .. } = started.frame.meaning() else { return None };
         if let Some(announced) = self.announced.remove(tool_call_id) {
@@ -51,18 +51,18 @@ impl Ids {
         known.filter(|name| self.others.get(name.as_str()).is_none()).map(|name| self.of(name.as_str()))
     }
 
-    /// Learns that a message is none that has calls: a result, or a text that is not the agent's.
+    /// Records a message that has no calls: a result, or a text that is not the agent's.
     pub(super) fn note_other(&mut self, name: &str) {
         self.others.insert(name, ());
     }
 
-    /// Learns from an event.
+    /// Records the ids of an event.
     pub(super) fn keep(&mut self, event: &Event<'_>) {
         match event.what {
             What::RunCreated => {
                 let payload = event.payload().members();
                 let Some(input) = payload.slice("input").map(JsonSlice::members) else { return };
-                // A pointer to a large input has its ids beside it.
+                // The artifact pointer that replaces a large input has its ids beside it.
                 let has_messages = input.slice("messages").or_else(|| input.slice("$artifact")).is_some();
                 self.is_agents = has_messages && input.slice("runId").is_some();
             }

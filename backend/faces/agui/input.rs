@@ -1,4 +1,4 @@
-//! What a client asks: a `RunAgentInput`.
+//! A client's request: a `RunAgentInput`.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,13 +12,13 @@ use crate::domain::{
     limits::AGUI_RESUME_MAX,
 };
 
-/// A request as it is understood here.
+/// A parsed request.
 #[derive(Debug)]
 pub struct Input {
     pub thread_id: ThreadId,
-    /// The client's id of the run of AG-UI.
+    /// The client's id of the AG-UI run.
     pub run_id: ExternalId,
-    /// The answers it brings.
+    /// The answers in `resume`.
     pub answers: Vec<Answer>,
     /// The request as it was sent.
     whole: Json,
@@ -38,7 +38,7 @@ impl InvalidInput {
     }
 }
 
-/// One answer.
+/// An entry of `resume`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -48,7 +48,7 @@ struct Entry {
 }
 
 impl Input {
-    /// Reads a request. Members that AG-UI may add later pass.
+    /// Parses a request. Unknown members are accepted, because AG-UI may add some.
     pub fn read(whole: Json) -> Result<Self, InvalidInput> {
         let members: Value =
             serde_json::from_str(whole.as_str()).map_err(|_| InvalidInput::new("", "this is not JSON"))?;
@@ -71,7 +71,7 @@ impl Input {
         Ok(Self { thread_id, run_id, answers, whole, members })
     }
 
-    /// The stream that refuses the request, which changed nothing.
+    /// The stream that rejects the request, which has changed nothing.
     pub fn refusal(&self, code: &str, message: &str) -> Bytes {
         let (thread, run) = (&self.thread_id, &self.run_id);
         let started = json!({"type": "RUN_STARTED", "threadId": thread, "runId": run, "protocolVersion": VERSION});
@@ -79,18 +79,18 @@ impl Input {
         format!("data: {started}\n\ndata: {error}\n\n").into()
     }
 
-    /// The input of a run whose agent has no other memory than what its client sends: the whole request.
+    /// The input for an agent without memory of its own: the whole request.
     pub fn whole(&self) -> Json {
         self.whole.clone()
     }
 
-    /// The input of a run whose agent knows its thread: the messages after the agent's last one, without the ids of the
-    /// request, so that it is not taken for the whole.
+    /// The input for an agent that remembers the thread: the messages after its last one, without the request's ids, so
+    /// that it is not mistaken for a whole request.
     pub fn news(&self) -> Json {
         let messages = self.members["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        let said = messages.iter().rposition(|message| message["role"] == "assistant");
-        let is_said = |message: &&Value| matches!(message["role"].as_str(), Some("user" | "tool"));
-        let news: Vec<&Value> = messages[said.map_or(0, |at| at + 1)..].iter().filter(is_said).collect();
+        let last_answer = messages.iter().rposition(|message| message["role"] == "assistant");
+        let is_input = |message: &&Value| matches!(message["role"].as_str(), Some("user" | "tool"));
+        let news: Vec<&Value> = messages[last_answer.map_or(0, |at| at + 1)..].iter().filter(is_input).collect();
         let mut input = json!({"messages": news});
         for name in ["tools", "context", "state", "forwardedProps"] {
             if let Some(value) = self.members.get(name).filter(|value| !value.is_null()) {
@@ -101,8 +101,8 @@ impl Input {
     }
 }
 
-/// An entry of `resume`. An object with nothing but `approved`, and a `reason` or `value`, decides; anything else is the
-/// answer itself. `None` if its status is unknown.
+/// Reads an entry of `resume`. `approved` decides; the value is the `value` or `reason` beside it, or the payload if it
+/// has other members. A payload without `approved` is the answer. `None`: unknown status, or no payload.
 fn answer(Entry { interrupt_id, status, payload }: Entry) -> Option<Answer> {
     let of = |decision, value| Some(Answer::new(interrupt_id.clone(), decision, value));
     match status.as_str() {

@@ -1,8 +1,8 @@
-//! The messages of a conversation as `MESSAGES_SNAPSHOT` has them. It replaces what its client has, so it holds all of
-//! them, the newest within a bound.
+//! The messages of a conversation for `MESSAGES_SNAPSHOT`. It replaces the client's messages, so it has all of them,
+//! within a bound the newest.
 //!
-//! Each step costs what it adds, however many messages there are: they are found by their ids, and what changes of one is
-//! kept beside it until the snapshot is written.
+//! The cost of a step does not depend on the number of messages: they are found by id, and changes are kept beside a
+//! message until the snapshot is written.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,18 +23,18 @@ use crate::domain::{
     limits::{AGUI_HISTORY_BYTES_MAX, AGUI_HISTORY_MESSAGES_MAX},
 };
 
-/// About what a message takes beside its texts, bytes.
+/// Approximate overhead of a message beside its texts, in bytes.
 const MESSAGE_BYTES: usize = 64;
 
 #[derive(Debug)]
 struct Message {
     id: String,
-    /// As it began: an object.
+    /// The original JSON object.
     json: String,
-    /// Its agent goes on with it: what is said of it later takes the place of its content.
+    /// Later content replaces that of assistant and reasoning messages only.
     role: Role,
     content: Option<String>,
-    /// Calls that were added, as elements of a list.
+    /// Added calls: JSON, separated by commas.
     calls: String,
 }
 
@@ -63,10 +63,9 @@ pub(super) struct Messages {
     /// How many were removed from the front.
     removed: usize,
     bytes: usize,
-    /// The place of the newest message with an id, counted from the first that there was, for each role: a producer may
-    /// give one id to messages of two.
+    /// By role and id, the index of the newest message, counting removed ones. A producer may use one id in two roles.
     by_id: [HashMap<String, usize>; 4],
-    /// How many messages of the run's input, by hashes of role and text, the log has not said yet.
+    /// By hash of role and text, how many messages of the run's input the log has not repeated yet.
     brought: HashMap<u64, usize>,
     hasher: RandomState,
 }
@@ -81,7 +80,7 @@ impl Message {
         2 * self.id.len() + self.json.len() + content + self.calls.len() + MESSAGE_BYTES
     }
 
-    /// Writes it as it is in the end.
+    /// Writes the final JSON.
     fn write(self, out: &mut String) {
         if self.content.is_none() {
             if self.calls.is_empty() {
@@ -89,7 +88,7 @@ impl Message {
             }
             let open = self.json.strip_suffix('}').filter(|open| !open.contains("\"toolCalls\""));
             if let Some(open) = open {
-                // It has at least an id.
+                // The comma is right: the object has at least an id.
                 return out.extend([open, ",\"toolCalls\":[", &self.calls, "]}"]);
             }
         }
@@ -133,7 +132,7 @@ impl Messages {
         self.fit();
     }
 
-    /// Removes the oldest that have no room.
+    /// Removes the oldest beyond the bounds.
     fn fit(&mut self) {
         while (self.bytes > AGUI_HISTORY_BYTES_MAX || self.messages.len() > AGUI_HISTORY_MESSAGES_MAX)
             && let Some(oldest) = self.messages.pop_front()
@@ -159,8 +158,8 @@ impl Messages {
         self.fit();
     }
 
-    /// A complete text; one of a tool with the call that it is the result of. What the client sent stays as the client
-    /// sent it.
+    /// Adds a complete text, or updates the agent's message of that id. `call`: the call that a tool's text is the
+    /// result of. What the client sent stays unchanged.
     pub(super) fn text(&mut self, id: &str, role: &str, content: &str, call: Option<&str>) {
         if let Some(index) = self.find(Role::of(role), id) {
             if matches!(Role::of(role), Role::Assistant | Role::Reasoning) {
@@ -178,7 +177,7 @@ impl Messages {
         self.push(Message::new(id, role, message.to_string()));
     }
 
-    /// Whether the run's input brought this message, under its client's id.
+    /// Whether the run's input has this message, under the client's id. Each message of the input matches once.
     fn is_brought(&mut self, role: &str, content: &str) -> bool {
         let left = self.brought.get_mut(&self.hasher.hash_one((role, content))).filter(|left| **left > 0);
         left.map(|left| *left -= 1).is_some()
@@ -193,7 +192,7 @@ impl Messages {
             }
             message.calls.push_str(&call);
         };
-        // Only a message of the agent has calls.
+        // Only the agent's messages have calls.
         let is_other = [Role::Reasoning, Role::Tool, Role::Other].iter().any(|role| self.find(*role, parent).is_some());
         let parent = if is_other && self.find(Role::Assistant, parent).is_none() { id } else { parent };
         if let Some(index) = self.find(Role::Assistant, parent) {
@@ -204,7 +203,7 @@ impl Messages {
         self.push(message);
     }
 
-    /// The result of a call, as a message of its own.
+    /// Adds or replaces the result of a call, a message of its own.
     pub(super) fn result(&mut self, id: &str, call: &str, content: &str) {
         let json = json!({"id": id, "role": "tool", "toolCallId": call, "content": content}).to_string();
         let message = Message::new(id, "tool", json);
@@ -214,7 +213,7 @@ impl Messages {
         }
     }
 
-    /// The agent's own snapshot, `{messages}`.
+    /// Replaces all messages by the agent's own snapshot, `{messages}`.
     pub(super) fn replace(&mut self, run: RunId, snapshot: JsonSlice<'_>) {
         let brought = std::mem::take(&mut self.brought);
         self.messages.clear();
@@ -224,7 +223,7 @@ impl Messages {
         self.brought = brought;
     }
 
-    /// The event that tells all of them.
+    /// The `MESSAGES_SNAPSHOT` event.
     pub(super) fn snapshot(self) -> String {
         let mut json = String::with_capacity(self.bytes);
         json.push_str("{\"type\":\"MESSAGES_SNAPSHOT\",\"messages\":[");
@@ -239,7 +238,7 @@ impl Messages {
     }
 }
 
-/// A message as AG-UI has it, with an id; one in another form with its text alone. `None` if its role is none of AG-UI's.
+/// A message that matches the schema, with an id; any other reduced to its text. `None` if that does not match either.
 pub(super) fn shaped(message: Value, id: impl FnOnce() -> String) -> Option<Value> {
     let mut message = message;
     if !message["id"].is_string() {
@@ -257,7 +256,7 @@ pub(super) fn shaped(message: Value, id: impl FnOnce() -> String) -> Option<Valu
     shapes::fits("message", &plain).then_some(plain)
 }
 
-/// The text of a content: a text, or a list of parts.
+/// The text of a content, which is a string or a list of parts.
 fn text_of(content: JsonSlice<'_>) -> String {
     let content: Value = serde_json::from_str(content.as_str()).unwrap_or_default();
     let parts = content.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());

@@ -1,14 +1,14 @@
 //! AG-UI 1.0: a run as the event stream that chat front ends of many frameworks read.
 //!
-//! The mapping, and what is lost, is in `docs/protocols/ag-ui.md`. Agents that speak AG-UI themselves are recorded by the
-//! inverse of it, so what they said comes out as it went in.
+//! `docs/protocols/ag-ui.md` has the mapping, and what it loses. Agents that speak AG-UI are recorded by its inverse,
+//! so their events come out as they went in.
 //!
-//! A run of AG-UI ends where a person has to answer; the answer begins another run of AG-UI, which continues the same run
-//! here. Each is a part of one log.
+//! An AG-UI run ends where a person has to answer; the answer begins another AG-UI run, which continues the same run
+//! here. Both are parts of one log.
 //!
-//! Invariants: every event of a run's own log is said at most once, each opening has its end before `RUN_FINISHED`, and
-//! the ids of messages and calls are unique in their thread. Start reading at [`AgUi`]; [`history`] has what a reader
-//! that joins is told, [`words`] the events that make up most of a stream, [`input`] what a client asks.
+//! Invariants: every event of a run's own log is sent at most once, everything opened is closed before `RUN_FINISHED`,
+//! and the ids of messages and calls are unique in their thread. Start reading at [`AgUi`]; [`history`] collects the
+//! state of a joining reader, [`words`] has the most frequent events, [`input`] the clients' requests.
 
 mod calls;
 mod history;
@@ -52,9 +52,9 @@ const VERSION: &str = "1.0";
 #[derive(Debug)]
 pub struct Said {
     json: String,
-    /// When it happened, milliseconds, if it is of an event of the log. What readers get at different times has none.
+    /// Time of the log event, Unix milliseconds; `None` for events that readers get at different times.
     at_ms: Option<i64>,
-    /// It ends the run of AG-UI.
+    /// Whether it ends the AG-UI run.
     is_last: bool,
 }
 
@@ -67,7 +67,7 @@ impl Said {
         Self { json, at_ms: None, is_last: false }
     }
 
-    /// Several events, of which a reader has all or none: only the last has an id.
+    /// Several events, of which a reader gets all or none: the id follows the last one.
     fn together(events: impl Iterator<Item = Value>) -> Option<Self> {
         let events: Vec<String> = events.map(|event| event.to_string()).collect();
         (!events.is_empty()).then(|| Self::of_json(events.join("\n\ndata: ")))
@@ -78,7 +78,7 @@ impl Said {
     }
 }
 
-/// What a client calls a run, and the run's own id.
+/// The client's ids of a run, and the run's own id.
 #[derive(Clone, Debug)]
 pub struct Names {
     pub thread_id: String,
@@ -86,33 +86,33 @@ pub struct Names {
     pub run: RunId,
 }
 
-/// How a run's conversation is said in AG-UI.
+/// Translates a run's conversation to AG-UI.
 pub struct AgUi {
     names: Names,
-    /// `RUN_STARTED` is the first thing that the reader is told.
+    /// Whether the stream opens with `RUN_STARTED`.
     announces: bool,
-    /// The event after which the reader begins, and the one with which a run of AG-UI ended that was continued.
+    /// The event after which the reader begins, and the last one that paused the run for an answer.
     after: Seq,
     paused: Seq,
     is_over: bool,
-    /// What one that joins is going to be told.
+    /// State to send to a joining reader.
     history: Option<Box<History>>,
-    /// For what it was told, until that is written.
+    /// Memory reserved for that state, until it is written.
     room: Option<Share>,
     ids: Ids,
-    /// Open steps by name: how many have it.
+    /// Number of open steps by name.
     steps: BTreeMap<String, usize>,
     subagents: Subagents,
-    /// Calls that were said.
+    /// Calls that were sent.
     calls: Recent,
-    /// Texts that have begun and not ended.
+    /// Open texts.
     texts: BTreeMap<SpanId, texts::Begun>,
-    /// Calls that the client is to make.
+    /// Calls that the client has to execute.
     pending: Vec<String>,
-    /// Questions without an answer, in order, by their ids.
+    /// Unanswered interrupts by their ids, in order.
     asked: Vec<(String, Json)>,
     usage: Option<Value>,
-    /// How the run ended, until it is said.
+    /// The run's end, until a joining reader gets it.
     finish: Option<Said>,
     is_interrupted: bool,
 }
@@ -171,16 +171,16 @@ impl AgUi {
         match event.what {
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
-                    // A reader that begins after an answer was told so before anything else.
-                    let is_told = self.after > self.paused;
-                    out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
-                    // They ended with the run of AG-UI that asked.
+                    // A reader that begins after the answer has got it in the opening.
+                    let is_announced = self.after > self.paused;
+                    out.extend(Some(Said::new(&self.started())).filter(|_| !is_announced));
+                    // They ended with the previous AG-UI run.
                     self.subagents.begin_again();
                     out.extend(self.begun());
                 }
             }
             What::RunPaused(Status::Interrupted) => {
-                // An answer may have come between the question and this.
+                // The interrupt may have been answered before this event.
                 self.is_interrupted = !self.asked.is_empty();
                 self.paused = event.frame.place.map_or(self.paused, |place| place.seq);
                 out.extend(self.interrupted());
@@ -218,25 +218,25 @@ impl AgUi {
         }
     }
 
-    /// The end of the run of AG-UI, if somebody has to answer.
+    /// The end of the AG-UI run, if a person has to answer.
     fn interrupted(&self) -> Vec<Said> {
         let interrupts: Vec<&Json> = self.asked.iter().map(|(_, interrupt)| interrupt).collect();
         if !self.is_interrupted || interrupts.is_empty() {
             return Vec::new();
         }
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});
-        let mut said: Vec<Said> = self.ended(&json!({"type": "suspended"})).collect();
-        said.push(Said::last(&self.finished(&outcome)));
-        said
+        let mut events: Vec<Said> = self.ended(&json!({"type": "suspended"})).collect();
+        events.push(Said::last(&self.finished(&outcome)));
+        events
     }
 
-    /// The beginnings of steps and subagents that are open.
+    /// The start events of open subagents and steps.
     fn begun(&self) -> impl Iterator<Item = Said> {
         let steps = self.steps.keys().map(|step_name| Said::new(&Word::StepStarted { step_name }));
         Said::together(self.subagents.begun()).into_iter().chain(steps)
     }
 
-    /// Their ends.
+    /// The end events of open steps and subagents.
     fn ended(&self, outcome: &Value) -> impl Iterator<Item = Said> {
         let steps = self.steps.keys().map(|step_name| Said::new(&Word::StepFinished { step_name }));
         let end = |id| json!({"type": "SUBAGENT_FINISHED", "subagentRunId": id, "outcome": outcome});
@@ -248,12 +248,12 @@ impl AgUi {
             What::RunFailed { error } => {
                 let text = |name: &str| error.as_ref().and_then(|error| error.member::<String>(name));
                 let message = text("message").or_else(|| error.as_ref().map(plain));
-                let mut said =
+                let mut failed =
                     json!({"type": "RUN_ERROR", "message": message.unwrap_or_else(|| "the run failed".into())});
                 if let Some(code) = text("code") {
-                    said["code"] = json!(code);
+                    failed["code"] = json!(code);
                 }
-                said
+                failed
             }
             What::RunCancelled { .. } => self.finished(&json!({"type": "cancelled"})),
             What::RunCompleted { output } => {
@@ -261,11 +261,11 @@ impl AgUi {
                 if !self.pending.is_empty() {
                     outcome["pendingToolCallIds"] = json!(self.pending);
                 }
-                let mut said = self.finished(&outcome);
+                let mut finished = self.finished(&outcome);
                 if let Some(output) = output.as_ref().filter(|output| output.as_str() != "null") {
-                    said["result"] = json!(output);
+                    finished["result"] = json!(output);
                 }
-                said
+                finished
             }
             _ => return,
         };
@@ -282,11 +282,11 @@ impl AgUi {
         }
     }
 
-    /// Events that AG-UI has another word for, or none.
+    /// Events of the family `agui`, and those of the application, which become `CUSTOM`.
     fn other(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
         let (name, payload) = (event.frame.event_type.as_str(), event.payload());
         let word = name.strip_prefix("agui.");
-        let said = match word {
+        let renamed = match word {
             Some("usage") => {
                 let usage: Option<Value> = payload.member("usage");
                 self.usage = usage.filter(|usage| shapes::fits("usage", usage));
@@ -303,26 +303,26 @@ impl AgUi {
             None => None,
         };
         if let Some(history) = &mut self.history {
-            return history.event(word.unwrap_or_default(), said);
+            return history.event(word.unwrap_or_default(), renamed);
         }
-        // What has another shape than its word is the application's own.
-        out.push(Said::new(&said.unwrap_or_else(|| json!({"type": "CUSTOM", "name": name, "value": payload}))));
+        // One that does not match its schema is sent as the application's own.
+        out.push(Said::new(&renamed.unwrap_or_else(|| json!({"type": "CUSTOM", "name": name, "value": payload}))));
     }
 
-    /// What one that joins is told: the state, the messages, the open steps, and the end if there is one.
+    /// Events for a joining reader: the state, the messages, the open steps, and the end if there is one.
     fn prelude(&mut self, history: History, out: &mut Vec<Said>) {
         self.room = Some(history.tell(out));
         self.subagents.begin_again();
         let finish = self.finish.take();
         let interrupted = self.interrupted();
         if self.is_interrupted && interrupted.is_empty() {
-            // It was answered and has not gone on: the reader has begun what then begins.
+            // Answered, but not resumed yet: the opening was already that of the next AG-UI run.
             self.after = self.paused.next();
         } else if finish.is_none() && interrupted.is_empty() {
             out.extend(self.begun());
         }
         out.extend(finish);
-        out.extend(interrupted.into_iter().filter(|said| said.is_last));
+        out.extend(interrupted.into_iter().filter(|event| event.is_last));
     }
 }
 
@@ -342,19 +342,19 @@ impl Dialect for AgUi {
             text => self.text(text, out),
         }
         if let Part::Event(event) | Part::Closed(_, Some(event)) = part {
-            out[before..].iter_mut().for_each(|said| said.at_ms = Some(event.frame.at.timestamp_millis()));
+            out[before..].iter_mut().for_each(|output| output.at_ms = Some(event.frame.at.timestamp_millis()));
         }
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
-        self.is_over |= said.is_last;
+    fn write(&mut self, chunk: &mut BytesMut, event: Said, at: Option<&Position>) {
+        self.is_over |= event.is_last;
         chunk.put_slice(b"data: ");
-        match said.at_ms.zip(said.json.strip_suffix('}')) {
+        match event.at_ms.zip(event.json.strip_suffix('}')) {
             Some((at_ms, open)) => {
                 chunk.put_slice(open.as_bytes());
                 let _ = write!(chunk, ",\"timestamp\":{at_ms}}}");
             }
-            None => chunk.put_slice(said.json.as_bytes()),
+            None => chunk.put_slice(event.json.as_bytes()),
         }
         chunk.put_slice(b"\n");
         if let Some(at) = at {
@@ -364,7 +364,7 @@ impl Dialect for AgUi {
     }
 
     fn shows(&self, text: &Text) -> bool {
-        // The result of a call is no text.
+        // The result of a call is not a text.
         text.role != "tool"
     }
 

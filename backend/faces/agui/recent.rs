@@ -1,4 +1,4 @@
-//! What a stream remembers of a run that may say any number of things: the newest.
+//! Bounded memory of the newest names in a run.
 
 use std::{
     collections::VecDeque,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::domain::limits::CHAT_RECENT_MAX;
 
-/// The newest names, each with a value. A name takes eight bytes, however long it is.
+/// The newest names, each with a value. A name is kept as a hash of eight bytes.
 #[derive(Debug)]
 pub(super) struct Recent<V = ()> {
     hasher: RandomState,
@@ -21,7 +21,7 @@ impl<V> Default for Recent<V> {
 }
 
 impl<V> Recent<V> {
-    /// Adds a name; false, and nothing added, if it is there.
+    /// Adds a name; false and no change if it is known.
     pub(super) fn insert(&mut self, name: &str, value: V) -> bool {
         let hash = self.hasher.hash_one(name);
         if self.kept.iter().any(|(kept, _)| *kept == hash) {
@@ -34,7 +34,7 @@ impl<V> Recent<V> {
         true
     }
 
-    /// Adds a name, or gives it another value.
+    /// Adds a name, or replaces its value.
     pub(super) fn put(&mut self, name: &str, value: V) {
         self.remove(name);
         self.insert(name, value);

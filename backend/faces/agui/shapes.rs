@@ -1,5 +1,5 @@
-//! The shapes of what producers write in AG-UI's own words (`shapes.json`, after the schema of AG-UI 1.0). A client refuses
-//! the whole stream over one event that has another.
+//! Schemas of the `agui.*` events that producers write (`shapes.json`, after the schema of AG-UI 1.0). A client rejects
+//! the whole stream if one event does not match.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -17,7 +17,7 @@ static SHAPES: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
     built.collect()
 });
 
-/// Whether a value has the shape of this name; false if there is none.
+/// Whether a value matches the schema of this name; false if there is no such schema.
 pub(super) fn fits(name: &str, value: &Value) -> bool {
     SHAPES.get(name).is_some_and(|shape| shape.is_valid(value))
 }

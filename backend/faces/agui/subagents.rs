@@ -1,21 +1,21 @@
-//! Subagents, as producers tell of them in AG-UI's words: each begins once and ends before the run does.
+//! Subagents that producers report in `agui.*` events: each begins once and ends before the run does.
 
 use serde_json::Value;
 
 use super::recent::Recent;
 use crate::domain::limits::{AGUI_SUBAGENT_BYTES_MAX, AGUI_SUBAGENTS_MAX};
 
-/// The subagents of a run of AG-UI.
+/// The subagents of an AG-UI run.
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
-    /// Those that have begun and not ended, by their ids, each with the event that began it.
+    /// The open ones by id, each with its start event.
     open: Vec<(String, Value)>,
     /// All that have begun.
     known: Recent,
 }
 
 impl Subagents {
-    /// Whether an event about one may be said now. Those beyond the bound are not shown.
+    /// Applies an event; returns whether it may be sent now. Subagents beyond the bound are not shown.
     pub(super) fn take(&mut self, word: &str, event: &Value) -> bool {
         let Some(id) = event["subagentRunId"].as_str() else { return false };
         if word != "subagent_started" {
@@ -32,7 +32,7 @@ impl Subagents {
         true
     }
 
-    /// Another run of AG-UI begins: only those that are open are known in it.
+    /// Begins another AG-UI run, in which only the open ones are known.
     pub(super) fn begin_again(&mut self) {
         self.known = Recent::default();
         for (id, _) in &self.open {
@@ -40,19 +40,19 @@ impl Subagents {
         }
     }
 
-    /// Those that are open as they began, for a client that does not know them: without parents that it does not know either.
+    /// The start events of the open ones, for a client that knows none of them: without parents not sent before them.
     pub(super) fn begun(&self) -> impl Iterator<Item = Value> {
         self.open.iter().enumerate().map(|(at, (_, event))| {
             let mut event = event.clone();
-            let is_told = |parent: &Value| self.open[..at].iter().any(|(id, _)| parent == id);
+            let is_announced = |parent: &Value| self.open[..at].iter().any(|(id, _)| parent == id);
             if let Some(members) = event.as_object_mut() {
-                members.retain(|name, value| name != "parentSubagentRunId" || is_told(value));
+                members.retain(|name, value| name != "parentSubagentRunId" || is_announced(value));
             }
             event
         })
     }
 
-    /// The ids of those that are open.
+    /// The ids of the open ones.
     pub(super) fn open(&self) -> impl Iterator<Item = &str> {
         self.open.iter().map(|(id, _)| id.as_str())
     }

@@ -1,4 +1,4 @@
-//! One that joins: what it is told is bounded, and costs no more than what there is.
+//! Joining readers: what they get is bounded, at a cost linear in what there is to read.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn event(kind: &str, span: &str, payload: &Value) -> NewEvent {
     NewEvent::new(EventType::trusted(kind), Json::of(payload)).span(SpanId::trusted(span))
 }
 
-/// A reader that joins, and the quota of its room.
+/// A joining reader, and the quota of its memory.
 fn joining(input: Option<&Value>) -> (Conversation<AgUi>, Quota) {
     let steps = usize::try_from(AGUI_JOIN_STEPS).unwrap();
     let room = Quota::new(steps, steps);
@@ -70,8 +70,8 @@ fn joining(input: Option<&Value>) -> (Conversation<AgUi>, Quota) {
     (Conversation::new(AgUi::joining(names, earlier), at, shown, 1).joining(), room)
 }
 
-/// What it is told.
-fn told(reader: &mut Conversation<AgUi>, frames: &[Arc<Frame>]) -> Vec<Value> {
+/// The events that it gets on joining.
+fn prelude(reader: &mut Conversation<AgUi>, frames: &[Arc<Frame>]) -> Vec<Value> {
     reader.take(frames.iter().cloned().map(StreamItem::Frame).collect());
     assert_eq!(reader.chunk(), None, "nothing before all of it was read");
     reader.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);
@@ -83,11 +83,11 @@ fn told(reader: &mut Conversation<AgUi>, frames: &[Arc<Frame>]) -> Vec<Value> {
         .collect()
 }
 
-fn messages(told: &[Value]) -> &Vec<Value> {
-    told.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap()["messages"].as_array().unwrap()
+fn messages(events: &[Value]) -> &Vec<Value> {
+    events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap()["messages"].as_array().unwrap()
 }
 
-/// Users' messages that the input brought, in another order; messages with calls and results; activities.
+/// Users' messages that are also in the input, in another order; messages with calls and results; activities.
 fn busy(count: usize) -> (Value, Vec<Arc<Frame>>) {
     let asked = |n: usize| json!({"id": format!("u{n}"), "role": "user", "content": format!("question {n}")});
     let input = json!({"messages": (0..count).map(asked).collect::<Vec<_>>()});
@@ -112,7 +112,7 @@ fn busy(count: usize) -> (Value, Vec<Arc<Frame>>) {
     (input, frames(events.chain(results)))
 }
 
-/// What compares times runs where nothing else does (`unit-alone` in the justfile).
+/// Tests that compare times run alone (`unit-alone` in the justfile).
 mod alone {
     use super::*;
 
@@ -123,14 +123,14 @@ mod alone {
             let once = || {
                 let (mut reader, _) = joining(Some(&input));
                 let began = Instant::now();
-                let told = told(&mut reader, &frames);
-                assert_eq!(messages(&told).len(), 3 * count);
+                let prelude = prelude(&mut reader, &frames);
+                assert_eq!(messages(&prelude).len(), 3 * count);
                 began.elapsed()
             };
             (0..3).map(|_| once()).min().unwrap()
         };
         let (few, many) = (time(200), time(3_200));
-        // Sixteen times as many; squared it would be 256 times as long.
+        // 16 times as many; a quadratic cost would take 256 times as long.
         assert!(many < few * 64, "{few:?}, {many:?}");
     }
 }
@@ -139,7 +139,7 @@ mod alone {
 fn what_is_told_of_a_conversation_is_what_was_said() {
     let (input, frames) = busy(2);
     let (mut reader, _) = joining(Some(&input));
-    let told = told(&mut reader, &frames);
+    let prelude = prelude(&mut reader, &frames);
     let id = |id: &str| format!("{}/{id}", run());
     let spoken = |n: usize| {
         let call =
@@ -151,9 +151,9 @@ fn what_is_told_of_a_conversation_is_what_was_said() {
         json!({"id": format!("{call}/result"), "role": "tool", "toolCallId": call, "content": n.to_string()})
     };
     let asked = input["messages"].as_array().unwrap();
-    assert_eq!(*messages(&told), [asked[0].clone(), asked[1].clone(), spoken(0), spoken(1), result(0), result(1)]);
+    assert_eq!(*messages(&prelude), [asked[0].clone(), asked[1].clone(), spoken(0), spoken(1), result(0), result(1)]);
     let activity = |n: usize| json!({"type": "ACTIVITY_SNAPSHOT", "messageId": format!("a{n}"), "activityType": "x", "content": {}});
-    assert_eq!(told[1..], [activity(0), activity(1)]);
+    assert_eq!(prelude[1..], [activity(0), activity(1)]);
 }
 
 #[test]
@@ -168,13 +168,13 @@ fn what_changes_of_a_message_that_was_brought_is_told_with_the_rest_of_it() {
     brought.call("c3", "look", "{}", Some("b"));
     brought.result("r", "c3", "seen");
     brought.result("r", "c3", "not seen");
-    let told: Value = serde_json::from_str(&brought.snapshot()).unwrap();
+    let snapshot: Value = serde_json::from_str(&brought.snapshot()).unwrap();
     let expected = json!([
         {"id": "a", "role": "assistant", "content": "I look.", "toolCalls": [call("c1"), call("c2")], "name": "x"},
         {"id": "b", "role": "assistant", "content": "", "name": "y", "toolCalls": [call("c3")]},
         {"id": "r", "role": "tool", "toolCallId": "c3", "content": "not seen"},
     ]);
-    assert_eq!(told, json!({"type": "MESSAGES_SNAPSHOT", "messages": expected}));
+    assert_eq!(snapshot, json!({"type": "MESSAGES_SNAPSHOT", "messages": expected}));
 }
 
 #[test]
@@ -191,19 +191,19 @@ fn an_input_or_a_run_of_any_length_is_told_within_the_bounds() {
     let count = 2 * AGUI_KEPT_BYTES_MAX / text.len();
     let many = frames((0..count).map(delta).chain((0..count).map(activity)));
     let (mut reader, _) = joining(Some(&asked));
-    let told_many = told(&mut reader, &many);
-    assert_eq!(told_many[0]["type"], "MESSAGES_SNAPSHOT", "a state that is too large is not told");
-    let listed = messages(&told_many);
+    let bounded = prelude(&mut reader, &many);
+    assert_eq!(bounded[0]["type"], "MESSAGES_SNAPSHOT", "a state that is too large is not told");
+    let listed = messages(&bounded);
     assert_eq!(listed.len(), AGUI_HISTORY_MESSAGES_MAX);
     assert_eq!(listed[0]["id"], format!("{}/input.5", run()));
-    let activities = &told_many[1..];
+    let activities = &bounded[1..];
     assert!((count / 3..count).contains(&activities.len()), "{}", activities.len());
     assert_eq!(activities.last().unwrap()["messageId"], (count - 1).to_string());
-    // Another snapshot begins the state anew.
+    // Another snapshot resets the state.
     let snapshot = event("agui.state_snapshot", "s", &json!({"snapshot": {"n": 1}}));
     let again = frames((0..count).map(delta).chain([snapshot, delta(1)]));
-    let told_again = told(&mut joining(None).0, &again);
-    let kinds: Vec<_> = told_again.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let reset = prelude(&mut joining(None).0, &again);
+    let kinds: Vec<_> = reset.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["STATE_SNAPSHOT", "STATE_DELTA", "MESSAGES_SNAPSHOT"]);
 }
 
@@ -213,7 +213,7 @@ fn the_room_of_one_that_joins_is_free_when_it_was_told() {
     let (mut reader, room) = joining(Some(&input));
     let take = |steps| room.try_take(&OwnerId::trusted("o"), steps).map(drop);
     assert!(take(1).is_err());
-    told(&mut reader, &frames);
+    prelude(&mut reader, &frames);
     assert!(take(AGUI_JOIN_STEPS / 2).is_ok(), "what it was told takes less");
     assert!(take(AGUI_JOIN_STEPS).is_err());
     assert_eq!(reader.chunk(), None);
@@ -230,8 +230,8 @@ fn open_calls_and_questions_are_bounded() {
         (0..100).map(|n| event("interrupt.requested", &format!("i{n}"), &json!({"prompt": "x".repeat(60_000)})));
     let end = NewEvent::new(EventKind::RunInterrupted, Json::empty());
     let (mut reader, _) = joining(None);
-    let told = told(&mut reader, &frames(calls.chain(asked).chain([end])));
-    let finished = told.last().unwrap();
+    let prelude = prelude(&mut reader, &frames(calls.chain(asked).chain([end])));
+    let finished = prelude.last().unwrap();
     let interrupts = finished["outcome"]["interrupts"].as_array().unwrap();
     assert_eq!((interrupts.len(), &interrupts[63]["id"]), (64, &json!("i63")));
     assert!(finished.to_string().len() < 1_100_000);
@@ -241,6 +241,6 @@ fn open_calls_and_questions_are_bounded() {
 fn a_payload_does_not_say_what_the_event_is_or_when_it_happened() {
     let payload =
         json!({"type": "RUN_FINISHED", "type_": 1, "timestamp": 1, "snapshot": {"type": "x"}, "raw_event": 2});
-    let said = history::renamed("state_snapshot", Json::of(&payload).slice());
-    assert_eq!(said, Some(json!({"type": "STATE_SNAPSHOT", "snapshot": {"type": "x"}, "rawEvent": 2})));
+    let renamed = history::renamed("state_snapshot", Json::of(&payload).slice());
+    assert_eq!(renamed, Some(json!({"type": "STATE_SNAPSHOT", "snapshot": {"type": "x"}, "rawEvent": 2})));
 }

@@ -8,11 +8,11 @@ use crate::{
     faces::conversation::Part,
 };
 
-/// A text as its reader was told it.
+/// An open text as its reader knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     kind: Kind,
-    /// It was said again as another message.
+    /// Whether it was begun again as another message.
     is_again: bool,
 }
 
@@ -31,7 +31,7 @@ impl AgUi {
             return;
         }
         let (id, role) = (self.ids.of(text.span.as_str()), role(text));
-        // There is no word for a text that changed: the message ends, and another has the right text.
+        // AG-UI cannot replace a text: the message ends, and another has the right text.
         let named = |is_again: bool| if is_again { Cow::Owned(format!("{id}~")) } else { Cow::Borrowed(&*id) };
         match part {
             Part::Opened(_) => {
@@ -50,7 +50,7 @@ impl AgUi {
                 let Some(begun) = self.texts.get_mut(&text.span) else { return };
                 out.extend(ends(begun.kind, &named(begun.is_again)).iter().flatten().map(Said::new));
                 (begun.kind, begun.is_again) = (text.kind, true);
-                // A message that began is not the result of a call any more.
+                // An open message cannot become the result of a call.
                 let role = if role == "tool" { "assistant" } else { role };
                 out.extend(begins(text.kind, &named(true), role).iter().flatten().map(Said::new));
                 if !whole.is_empty() {

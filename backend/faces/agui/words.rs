@@ -1,4 +1,4 @@
-//! The events that make up most of a stream.
+//! The most frequent events of a stream.
 
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
 //! The Vercel AI SDK: a run as a UI message stream, version 1.
 //!
 //! A stream is one message of the assistant, from its beginning: the client rebuilds the message from the chunks. So a
-//! reader that comes back gets the whole message again and replaces what it has. The message ends where the client has
-//! to do something: with the run, or when the run waits for a person.
+//! reader that reconnects gets the whole message again and replaces its own. The message ends where the client has to
+//! act: with the run, or when the run waits for a person.
 //!
-//! A message may go on for several runs and a chat has many, so ids of calls, approvals and data are `{run_id}/{id}`.
+//! A message may span several runs, and a chat many, so ids of calls, approvals and data are `{run_id}/{id}`.
 //!
-//! `docs/protocols/ai-sdk.md` has what maps to what.
+//! `docs/protocols/ai-sdk.md` has the mapping.
 
 pub mod request;
 
@@ -31,47 +31,47 @@ use crate::domain::{
     run::Status,
 };
 
-/// The name of the header that every response has, and its value.
+/// Name and value of the header that every response has.
 pub const HEADER: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
 
-/// What the last run of a message says in the end, when the client has nothing more to expect.
+/// Ends the last run of a message: the client has nothing more to expect.
 const DONE: &str = "[DONE]";
 
-/// A person's question that is not an approval, or a call that needs one.
+/// An interrupt: the approval of a call, or another question.
 #[derive(Debug)]
 enum Question {
     Approval { tool_call_id: String },
     Other(Value),
 }
 
-/// Where a stream is. A wait that is read in the log may be over already.
+/// The stage of a stream. A wait read from the log may be over already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Replaying,
     Live,
-    /// The run waits for a person, and so does the stream's client.
+    /// The run waits for a person, so the message has ended.
     Over,
 }
 
-/// How a run's conversation is said in the AI SDK's protocol.
+/// Translates a run's conversation to the AI SDK's protocol.
 #[derive(Debug)]
 pub struct AiSdk {
     message_id: String,
-    /// What the message's metadata says of the run.
+    /// The message's metadata about the run.
     metadata: Map<String, Value>,
     /// Whether the message ends with this run.
     is_last: bool,
-    /// Texts that have begun and not ended: the kind of each, and whether it began again under another id.
+    /// Open texts: the kind of each, and whether it was begun again under another id.
     texts: BTreeMap<SpanId, (Kind, bool)>,
-    /// Calls whose input was said and whose output was not; whether their arguments are not known yet.
+    /// Calls whose input was sent and whose output was not; `true` while the arguments are unknown.
     calls: BTreeMap<String, bool>,
     denied: HashSet<String>,
-    /// Steps of the message that have begun and not ended.
+    /// Open steps of the message.
     steps: HashSet<SpanId>,
     open: BTreeMap<String, Question>,
     is_interrupted: bool,
     stage: Stage,
-    /// What earlier runs of the message said.
+    /// Output of earlier runs of the message.
     before: Bytes,
 }
 
@@ -93,13 +93,13 @@ impl AiSdk {
         }
     }
 
-    /// After what earlier runs of the message said.
+    /// Prepends the output of earlier runs of the message.
     #[must_use]
     pub fn after(self, before: Bytes) -> Self {
         Self { before, ..self }
     }
 
-    /// For a run with which the message does not end: another goes on with it.
+    /// For a run that another one of the message follows.
     #[must_use]
     pub fn continued(self) -> Self {
         Self { is_last: false, ..self }
@@ -116,7 +116,7 @@ impl AiSdk {
                     out.push(TextDelta { kind: kinds(*kind).1, id: id_of(text, *again), delta });
                 }
             }
-            // There is no word for it: the text that was sent ends, and another begins.
+            // The protocol cannot replace a text: it ends, and another begins.
             Part::Replaced(text, whole) => {
                 if let Some(begun) = self.texts.get_mut(&text.span) {
                     let (kind, again) = std::mem::replace(begun, (text.kind, true));
@@ -206,8 +206,8 @@ impl AiSdk {
         }
     }
 
-    /// Says a call's input, unless it was said. A call that the client does not make is marked as made by the provider:
-    /// the client neither makes it nor sends its result back.
+    /// Sends a call's input, unless it was sent. A call that the client does not execute is marked as the provider's:
+    /// the client neither executes it nor sends its result back.
     fn call(&mut self, id: &str, name: &str, args: Option<&Json>, is_ours: bool, out: &mut Chunks) {
         // A person may have been asked about the call before its arguments were known.
         if self.calls.get(id).is_some_and(|is_bare| !is_bare || args.is_none()) {
@@ -232,9 +232,9 @@ impl AiSdk {
             self.open.insert(interrupt.to_owned(), Question::Other(data));
             return;
         }
-        // The protocol approves calls alone: a question about none has one of its own.
+        // The protocol approves only calls: an approval without one gets a call of its own.
         let tool_call_id = call.map_or_else(|| format!("{id}/approval"), |call| id_in(event, call));
-        // A call has one approval: of an earlier one that is open, the client will know nothing any more.
+        // A call has one approval: the client forgets an earlier one that is open.
         self.open.retain(|_, open| !matches!(open, Question::Approval { tool_call_id: of } if *of == tool_call_id));
         let tool: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
         self.call(&tool_call_id, &tool, payload.members().raw("args").as_ref(), true, out);
@@ -295,13 +295,13 @@ impl AiSdk {
     }
 }
 
-/// The chunks that are said of a part, as they are written.
+/// The chunks of a part, as they are written.
 #[derive(Debug, Default)]
 pub struct Chunks(String);
 
 impl Chunks {
     fn push(&mut self, chunk: impl Serialize) {
-        // A chunk is made of what was JSON before.
+        // A chunk is made of JSON values, so this does not fail.
         let json = serde_json::to_string(&chunk).unwrap_or_default();
         self.0.extend(["data: ", &json, "\n\n"]);
     }
@@ -311,7 +311,7 @@ impl Chunks {
     }
 }
 
-/// Most of what is said.
+/// The most frequent chunk.
 #[derive(Serialize)]
 struct TextDelta<'a> {
     #[serde(rename = "type")]
@@ -343,8 +343,8 @@ impl Dialect for AiSdk {
         }
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, said: Chunks, _: Option<&Position>) {
-        chunk.put_slice(said.0.as_bytes());
+    fn write(&mut self, chunk: &mut BytesMut, chunks: Chunks, _: Option<&Position>) {
+        chunk.put_slice(chunks.0.as_bytes());
     }
 
     fn is_over(&self) -> bool {
@@ -360,7 +360,7 @@ impl Dialect for AiSdk {
     }
 }
 
-/// The chunks' types of a kind of text: its start, a delta, its end.
+/// Chunk types for a kind of text: its start, a delta, its end.
 fn kinds(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind {
         Kind::Message => ("text-start", "text-delta", "text-end"),
@@ -372,19 +372,19 @@ fn id_of(text: &Text, is_again: bool) -> Cow<'_, str> {
     if is_again { Cow::Owned(format!("{}~", text.span)) } else { Cow::Borrowed(text.span.as_str()) }
 }
 
-/// An id of the event's run as the chat knows it.
+/// The chat's id for an id of the event's run.
 fn id_in(event: &Event<'_>, id: &str) -> String {
     format!("{}/{id}", event.frame.context.run_id)
 }
 
-/// What went wrong, in words.
+/// The text of an error.
 fn message_of(error: Option<&Json>, otherwise: &str) -> String {
     let Some(error) = error else { return otherwise.to_owned() };
     let text: Option<String> = serde_json::from_str(error.as_str()).ok();
     text.or_else(|| error.member("message")).unwrap_or_else(|| error.to_string())
 }
 
-/// An event of the application's own: two of one type and span are one part, which the later one updates.
+/// An application event as a data part; a later event of the same type and span updates it.
 fn data_part(event: &Event<'_>, out: &mut Chunks) {
     let event_type = event.frame.event_type.as_str();
     if event_type.starts_with("log.") || event_type.starts_with("state.") {

@@ -1,7 +1,7 @@
-//! What `DefaultChatTransport` posts: the whole chat as the browser has it, and why it is sent.
+//! The body that `DefaultChatTransport` posts: the whole chat as the browser has it, and what triggered the post.
 //!
-//! The server's agents continue from their thread, so of the messages only those count that are new: the user's after
-//! the last answer, or, if the last message is an answer, what the user added to its tool parts.
+//! The server's agents continue from their thread, so only new messages count: the user's after the last answer or, if
+//! the last message is an answer, what the user added to its tool parts.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
 /// The body of a post. Members that an application adds are ignored.
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
-    /// The chat's id, which is the thread's.
+    /// The chat's id, also the thread's.
     pub id: ThreadId,
     messages: Vec<UiMessage>,
     #[serde(default)]
@@ -41,7 +41,7 @@ enum Role {
     Assistant,
 }
 
-/// What a post is about.
+/// What is new in a post.
 #[derive(Debug, PartialEq)]
 pub enum Turn {
     /// The user wrote: the messages of a run's input.
@@ -53,16 +53,16 @@ pub enum Turn {
 /// What the user added to an answer.
 #[derive(Debug, Default, PartialEq)]
 pub struct Continued {
-    /// The message that goes on.
+    /// The message to continue.
     pub message_id: String,
     pub decided: Vec<Decided>,
     pub outputs: Vec<Output>,
 }
 
-/// The result of a call that the client made.
+/// The result of a call that the client executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// As the client was told it.
+    /// As sent to the client.
     pub tool_call_id: String,
     /// A text, or the JSON of another value.
     pub content: String,
@@ -76,8 +76,8 @@ impl Output {
 }
 
 impl Continued {
-    /// The results of a run's calls, each by the id that the call has in the run. Of several calls with one id, the client
-    /// was told the second as `ID~2` and so on, in order.
+    /// The result for each of a run's calls, given by their ids in the run. Of several calls with one id, the client
+    /// knows the second as `ID~2`, and so on in order.
     pub fn outputs_of(&self, run: RunId, calls: &[&str]) -> Vec<Option<&Output>> {
         let mut left: Vec<(&str, &Output)> = Vec::new();
         for output in &self.outputs {
@@ -104,7 +104,7 @@ impl Continued {
 }
 
 impl ChatRequest {
-    /// What is new in it.
+    /// Determines what is new.
     pub fn turn(&self) -> Result<Turn, InvalidMember> {
         let last =
             self.messages.last().ok_or_else(|| InvalidMember::new("messages", "there must be at least one message"))?;
@@ -177,7 +177,7 @@ fn written(n: usize, message: &UiMessage) -> Result<Value, InvalidMember> {
     Ok(json!({"role": "user", "content": content}))
 }
 
-/// Texts and images are what the server's agents read; anything else is passed as it is, for others.
+/// The server's agents read texts and images; other parts are passed unchanged, for other agents.
 fn content_part(part: &Value) -> Value {
     let media_type = part["mediaType"].as_str().unwrap_or_default();
     match part["type"].as_str() {
@@ -219,9 +219,9 @@ mod tests {
 
     #[test]
     fn only_what_the_user_wrote_after_the_last_answer_is_new() {
-        let said = turn(&json!([text("user", "a"), text("assistant", "b"), text("user", "c"), text("user", "d")]));
-        let user = |said: &str| json!({"role": "user", "content": [{"type": "text", "text": said}]});
-        assert_eq!(said, Ok(Turn::Wrote(vec![user("c"), user("d")])));
+        let found = turn(&json!([text("user", "a"), text("assistant", "b"), text("user", "c"), text("user", "d")]));
+        let user = |words: &str| json!({"role": "user", "content": [{"type": "text", "text": words}]});
+        assert_eq!(found, Ok(Turn::Wrote(vec![user("c"), user("d")])));
         assert_eq!(turn(&json!([text("user", "a")])), Ok(Turn::Wrote(vec![user("a")])));
     }
 
@@ -250,12 +250,12 @@ mod tests {
             {"type": "dynamic-tool", "toolName": "search", "toolCallId": "c5", "state": "output-available",
              "providerExecuted": true, "output": "found"},
         ]);
-        let said = turn(&json!([text("user", "a"), {"id": "m1", "role": "assistant", "parts": parts}]));
+        let found = turn(&json!([text("user", "a"), {"id": "m1", "role": "assistant", "parts": parts}]));
         let output = |id: &str, content: &str| Output { tool_call_id: id.to_owned(), content: content.to_owned() };
         let (run_id, interrupt_id) = (RUN.parse().ok(), "s2.tools.0".parse().unwrap());
         let decided = vec![Decided { run_id, interrupt_id, approved: false, reason: Some("no".to_owned()) }];
         let outputs = vec![output("c1", r#"{"sun":true}"#), output("c2", "rain"), output("c3", "error: offline")];
-        assert_eq!(said, Ok(Turn::Continued(Continued { message_id: "m1".to_owned(), decided, outputs })));
+        assert_eq!(found, Ok(Turn::Continued(Continued { message_id: "m1".to_owned(), decided, outputs })));
     }
 
     #[test]

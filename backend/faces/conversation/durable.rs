@@ -1,4 +1,4 @@
-//! What is said of a durable event, in numbered parts: texts that it cuts off, its own text, or the event itself.
+//! Translates a durable event to numbered outputs: ends of the texts that it cuts off, then its own text or itself.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::{
     faces::position::{Live, OPENED, WHOLE},
 };
 
-/// The number of a durable text among what is said of its event; its opening is before it, its end after it.
+/// Number of a durable text among the outputs of its event: its opening has lower numbers, its end higher ones.
 const TEXT: u8 = 15;
-/// The first number of what is said of an event after the texts that it cuts off.
+/// First number of an event's own outputs, after those for the texts that it cuts off.
 const OWN: u8 = 16;
-/// The first numbers of a replacement and of the end after it. No other end of a text has such numbers, so from them on a
-/// position says that the text was replaced.
+/// First numbers of a replacement and of the end after it. No other end of a text has such numbers, so a position from
+/// here on means that the text was replaced.
 const REPLACED: u8 = 20;
 const REPLACED_END: u8 = 26;
 
 impl<D: Dialect> Conversation<D> {
-    /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
+    /// Writes a durable event: collects its outputs with their numbers, and skips those that the reader has.
     pub(super) fn durable(&mut self, frame: &Arc<Frame>) {
         let Some(seq) = frame.place.map(|place| place.seq) else { return };
         let open = frame.span_id.as_ref().filter(|_| !self.at.live.is_empty()).map(|span| self.names.text(span));
@@ -37,7 +37,7 @@ impl<D: Dialect> Conversation<D> {
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
         let seen = if seq == self.at.seq { self.shown.seen(self.at.sub, &event) } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
-        // What was cut off has no place in a number: a text that has one, within an event, is another's.
+        // A number within an event has no room for texts that were cut off: a text in it belongs to another event.
         let mut cut = match seen {
             1.. if self.shown.is_numbered() => Cut::None,
             _ => event.cut(self.dialect.ends_with(&event), open),
@@ -61,15 +61,15 @@ impl<D: Dialect> Conversation<D> {
             numbered.clear();
         }
         let last = numbered.len().saturating_sub(1);
-        for (index, (number, said)) in numbered.into_iter().enumerate().filter(|(_, (number, _))| *number > seen) {
+        for (index, (number, output)) in numbered.into_iter().enumerate().filter(|(_, (number, _))| *number > seen) {
             self.reach((&event, &cut), seq, if index == last { WHOLE } else { number });
-            self.dialect.write(&mut self.chunk, said, Some(&self.at));
+            self.dialect.write(&mut self.chunk, output, Some(&self.at));
         }
         self.reach((&event, &cut), seq, WHOLE);
     }
 
-    /// Removes a text from the live ones, of whose event so much was said: of which some was said is not live any more, and
-    /// a number may take another for it. One of the other kind stays until all is said, because its end has other parts.
+    /// Removes and returns the live text of an event, if nothing of the event was sent: after that the text is not
+    /// live, and a number may match another. One of the other kind stays until all is sent: its end has other outputs.
     fn take_live(&mut self, text: &Text, seen: u8) -> Option<(Live, texts::State)> {
         let index = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind))?;
         if self.at.live[index].kind != text.kind && !self.shown.is_numbered() {
@@ -95,14 +95,14 @@ impl<D: Dialect> Conversation<D> {
         }
     }
 
-    /// Says a part, and numbers what is said from `first` on.
+    /// Translates a part, and numbers its outputs from `first` on.
     fn number(&mut self, part: &Part<'_>, first: u8, numbered: &mut Vec<(u8, D::Said)>) {
         self.dialect.say(part, &mut self.said);
         debug_assert!(self.said.len() < usize::from(OWN), "what is said of a part has fewer numbers than this");
         numbered.extend((first..WHOLE).zip(self.said.drain(..)));
     }
 
-    /// Says what is missing of a durable text, of which `live` was shown already, and of its event what `seen` numbers.
+    /// Translates the rest of a durable text: `live` was shown before, and outputs up to the number `seen` were sent.
     fn say_text(
         &mut self,
         text: &Text,
@@ -118,7 +118,7 @@ impl<D: Dialect> Conversation<D> {
                 (live.progress, whole.map_or(Some(0), |whole| rest(whole).map(|rest| rest.bytes)))
             }
         };
-        // A live one is as its tokens had it: what is opened is closed, whatever the end says.
+        // A text that was shown while it was written is closed, even if its event alone would not be shown.
         let is_shown = live.is_some()
             || seen > 0
             || self.dialect.shows(text) && text.role != "user" && (self.shown.announcements || !announces(event));
@@ -145,7 +145,7 @@ impl<D: Dialect> Conversation<D> {
         debug_assert!(numbered.len() - before <= end_max, "an end has fewer numbers than this");
     }
 
-    /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
+    /// Ends the live texts that the event leaves incomplete. They stay in the position until the whole event is sent.
     fn cut_off(&mut self, cut: &Cut, numbered: &mut Vec<(u8, D::Said)>) {
         for index in 0..self.at.live.len() {
             let live = &mut self.at.live[index];
@@ -158,7 +158,7 @@ impl<D: Dialect> Conversation<D> {
             self.number(&Part::Closed(&text, None), next, numbered);
         }
         if self.shown.is_numbered() {
-            // Numbers would decrease when the text leaves the position.
+            // Otherwise, numbers would decrease when the text leaves the position.
             self.forget_cut(cut);
         }
     }

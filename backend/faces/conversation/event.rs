@@ -8,7 +8,7 @@ use crate::{
     faces::position::Live,
 };
 
-/// A durable event, with what it means: its ids are [names](super::names), those of its frame are its producer's.
+/// A durable event and its meaning, whose ids are [names](super::names); those of the frame are the producer's.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub frame: &'a Arc<Frame>,
@@ -20,12 +20,12 @@ impl<'a> Event<'a> {
         self.frame.payload()
     }
 
-    /// Whether a reader that is here has all that the run says until somebody answers, or for ever.
+    /// Whether the run sends nothing after it, for good or until an interrupt is answered.
     pub fn pauses(&self) -> bool {
         self.frame.terminal.is_some() || *self.what == What::RunPaused(Status::Interrupted)
     }
 
-    /// The texts that it cuts off, if it ends the stream or not; `open` is the name of the text of its span until then.
+    /// The texts that it cuts off. `ends`: whether it ends the stream; `open`: name of the open text of its span.
     pub(super) fn cut(&self, ends: bool, open: Option<SpanId>) -> Cut {
         match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
             _ if matches!(self.what, What::Text { .. }) => Cut::None,
@@ -35,7 +35,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether the text of a span is not open any more from this event on.
+    /// Whether it closes the text of a span.
     pub(super) fn closes(&self, span: &SpanId) -> bool {
         match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
             Closes::Span(closed) => closed == span,
@@ -45,11 +45,11 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Which open texts end with an event, although it is not their own.
+/// The open texts that end with an event of another text or of none.
 #[derive(Debug)]
 pub(super) enum Cut {
     None,
-    /// The text of this name.
+    /// The text with this name.
     One(SpanId),
     All,
 }

@@ -1,21 +1,21 @@
-//! One translation of a run's stream to the parts of a conversation, for every protocol of chat clients.
+//! Translates a run's stream to the parts of a conversation, once for all protocols of chat clients.
 //!
-//! The log holds a message whole, in its durable event, and the stream also has its tokens. A chat client wants each
-//! character once, in order, as early as possible. [`Conversation`] keeps that promise for all such protocols, and a
-//! [`Dialect`] says each [`Part`] in one of them.
+//! The log has a message whole, in its durable event, and the stream also has its tokens. A chat client wants each
+//! character once, in order, as early as possible. [`Conversation`] guarantees this for all such protocols, and a
+//! [`Dialect`] writes each [`Part`] in one of them.
 //!
-//! - A text is shown while it is written ([`texts`]) if it begins, or is caught up with, while there is room. When its
-//!   durable event comes, only the missing rest is sent. Other texts are shown whole with their durable event.
+//! - A text is shown while it is written ([`texts`]) if there is room when it begins or is caught up with. Its durable
+//!   event then adds only the missing rest. Other texts are shown whole with their durable event.
 //! - Tokens that do not continue what was sent are not shown. A durable text that does not begin with what was sent is
 //!   [`Part::Replaced`].
-//! - What another process had written of a text is shown with the first token that continues it. If that process was
-//!   killed, the text begins again, and no chat client can take back what it was shown: then it is shown when it is whole.
-//! - Ids that a producer uses again are told apart by [`names`].
-//! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
-//!   said of an event depends only on the event, on the position, and on earlier events.
+//! - A text so far of another process is shown with the first token that continues it. If that process was killed, the
+//!   text begins again; as no chat client can take back a text, it is then shown when it is complete.
+//! - [`names`] distinguishes ids that a producer uses again.
+//! - Every output has a [`Position`], and a stream that begins at one sends exactly what follows it. The outputs of an
+//!   event depend only on the event, on the position, and on earlier events.
 //!
-//! Start reading at [`Conversation`], which numbers what the dialect says;
-//! `domain/meaning` reads what the events of the log mean.
+//! Start reading at [`Conversation`], which numbers the dialect's outputs; `domain/meaning` reads what the events of
+//! the log mean.
 
 mod durable;
 mod event;
@@ -50,10 +50,10 @@ use crate::{
     timeline::{follow::StreamItem, open::OpenText},
 };
 
-/// A larger chunk takes its memory along; of smaller ones it is the room for the next.
+/// A larger chunk takes the buffer with it; after a smaller one, the rest of the buffer is reused.
 const CHUNK_ROOM_BYTES: usize = 4 * STREAM_CHUNK_BYTES;
 
-/// About what a protocol says of an item.
+/// Approximate output for an item, in bytes.
 const SAID_BYTES: usize = 256;
 
 /// Translates a run's stream, from a position on.
@@ -63,24 +63,24 @@ pub struct Conversation<D: Dialect> {
     retry_ms: u64,
     names: Names,
     waiting: vec::IntoIter<StreamItem>,
-    /// The text so far that is being written.
+    /// The text so far that is being sent.
     catching_up: Option<CatchingUp>,
     held: HeldTexts,
-    /// The token that continues the text that is caught up with.
+    /// The token that follows the text being caught up with.
     next_token: Option<Arc<Frame>>,
     /// Where the reader is.
     at: Position,
     texts: texts::Texts,
-    /// What the dialect said last, until it is written.
+    /// The dialect's last outputs, until they are written.
     said: Vec<D::Said>,
-    /// What is stored is read to know the state and not said, up to the end of what is stored.
+    /// Whether stored events are only read for the state, and not sent, until all of them are read.
     is_joining: bool,
     chunk: BytesMut,
 }
 
 impl<D: Dialect> Conversation<D> {
-    /// Says what follows a position. The follower may begin at the position's [`cursor`](Position::cursor) or anywhere
-    /// before it: the dialect is told what lies between, and it is not said again.
+    /// Sends what follows a position. The follower may begin at the position's [`cursor`](Position::cursor) or anywhere
+    /// before it: the dialect gets the events in between, and they are not sent again.
     pub fn new(dialect: D, at: Position, shown: Shown, retry_ms: u64) -> Self {
         Self {
             texts: texts::Texts::new(at.live.len()),
@@ -99,7 +99,7 @@ impl<D: Dialect> Conversation<D> {
         }
     }
 
-    /// Joins in the middle: says nothing before [`Part::CaughtUp`], at which the dialect tells what it has learnt.
+    /// Joins in the middle: sends nothing before [`Part::CaughtUp`], when the dialect sends the state it has collected.
     #[must_use]
     pub fn joining(self) -> Self {
         Self { is_joining: true, ..self }
@@ -118,7 +118,7 @@ impl<D: Dialect> Conversation<D> {
                 self.is_joining = false;
                 self.note(&Part::CaughtUp);
             }
-            // No protocol of chat clients has a word for it.
+            // No protocol of chat clients can express it.
             StreamItem::Stalled(_) => {}
             StreamItem::Gap { .. } => self.note(&Part::Gap),
             StreamItem::End { status, .. } => self.note(&Part::Ended(*status)),
@@ -126,13 +126,13 @@ impl<D: Dialect> Conversation<D> {
         }
     }
 
-    /// A part that is not an event: the last of what is said of it has the position that was reached.
+    /// Writes a part that is not an event: the last of its outputs has the current position.
     fn note(&mut self, part: &Part<'_>) {
         self.dialect.say(part, &mut self.said);
         let last = self.said.len().saturating_sub(1);
         let at = (self.at.seq > Seq::ZERO).then_some(&self.at);
-        for (index, said) in self.said.drain(..).enumerate() {
-            self.dialect.write(&mut self.chunk, said, at.filter(|_| index == last));
+        for (index, output) in self.said.drain(..).enumerate() {
+            self.dialect.write(&mut self.chunk, output, at.filter(|_| index == last));
         }
     }
 
@@ -144,7 +144,7 @@ impl<D: Dialect> Conversation<D> {
         }
         let earlier = self.held.take_tokens(&text.span);
         if let Some((end, frames)) = earlier {
-            // As with a text so far: one that begins again comes with its durable event.
+            // As with a text so far: one that begins again is sent with its durable event.
             if end != *offset {
                 return;
             }
@@ -153,9 +153,9 @@ impl<D: Dialect> Conversation<D> {
             }
         }
         if let Some(held) = self.held.release(&text.span) {
-            // One that goes on elsewhere, or begins again, comes with its durable event.
+            // One that this token does not continue is sent with its durable event.
             let Some(mut open) = held.open().filter(|open| open.chars == *offset) else { return };
-            // Another process's text comes without its role; its tokens have it.
+            // Another process's text has no role; its tokens have it.
             open.role.clone_from(&text.role);
             self.catch_up(&open);
             if self.catching_up.is_some() {
@@ -174,7 +174,7 @@ impl<D: Dialect> Conversation<D> {
             return;
         }
         if *offset != self.at.live[index].chars() + self.texts.held_chars(index) {
-            // Tokens are missing, or the server has started over: the rest comes with the durable event.
+            // Tokens are missing, or the server has started over: the rest is sent with the durable event.
             self.texts.give_up(index);
             return;
         }
@@ -182,7 +182,7 @@ impl<D: Dialect> Conversation<D> {
         self.append(index, &text, piece);
     }
 
-    /// Shows what follows in the text so far of a span, as its pieces are asked for.
+    /// Starts to send the rest of a span's text so far, in pieces on demand.
     fn catch_up(&mut self, open: &OpenText) {
         let Some(kind) = Kind::of(&open.event_type) else { return };
         let text = Text { role: open.role.clone(), ..Text::new(self.names.text(&open.span_id), kind) };
@@ -196,7 +196,7 @@ impl<D: Dialect> Conversation<D> {
         self.catching_up = Some(CatchingUp::new(text, open, rest.bytes));
     }
 
-    /// Says the next piece of the text that is caught up with; false if there is none.
+    /// Sends the next piece of the text being caught up with; false if there is no such text.
     fn next_piece(&mut self) -> bool {
         let Some(catching_up) = &mut self.catching_up else { return false };
         let Some((text, piece)) = catching_up.next() else {
@@ -210,7 +210,7 @@ impl<D: Dialect> Conversation<D> {
         true
     }
 
-    /// Where a text is among the live ones, with the kind that it began with. It becomes one if it may begin and there is
+    /// The index of a live text, with the kind that it began with. A text becomes live if it may begin and there is
     /// room.
     fn live(&mut self, text: Text, may_begin: bool) -> Option<(usize, Text)> {
         if let Some(index) = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind)) {
@@ -230,16 +230,16 @@ impl<D: Dialect> Conversation<D> {
         Some((self.at.live.len() - 1, text))
     }
 
-    /// Says the opening of a live text, or what is missing of it.
+    /// Sends the opening of a live text, or what is missing of it.
     fn open(&mut self, index: usize, text: &Text) {
         if !self.texts.begin(index) {
             return;
         }
         self.dialect.say(&Part::Opened(text), &mut self.said);
-        for (number, said) in (1..).zip(std::mem::take(&mut self.said)) {
+        for (number, output) in (1..).zip(std::mem::take(&mut self.said)) {
             if number > self.at.live[index].progress {
                 self.at.live[index].progress = number;
-                self.dialect.write(&mut self.chunk, said, Some(&self.at));
+                self.dialect.write(&mut self.chunk, output, Some(&self.at));
             }
         }
     }
@@ -258,8 +258,8 @@ impl<D: Dialect> Conversation<D> {
             return;
         }
         self.dialect.say(&Part::Delta(text, &piece), &mut self.said);
-        for said in self.said.drain(..) {
-            self.dialect.write(&mut self.chunk, said, Some(&self.at));
+        for output in self.said.drain(..) {
+            self.dialect.write(&mut self.chunk, output, Some(&self.at));
         }
     }
 }

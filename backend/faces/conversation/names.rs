@@ -1,9 +1,9 @@
-//! One name for each thing of a run, whatever ids its producer gives.
+//! Unique names for the texts and calls of a run, whatever ids its producer gives them.
 //!
-//! Some models count their calls from 0 in each answer, and some producers write several messages on one span. Clients keep
-//! what they are told under its id, so the second thing with an id is called `ID~2`, the third `ID~3`. A name depends on the
-//! stored events before it alone: all readers are told the same names, live or later. Ids are compared with the newest ones.
-//! An event that closes a span uses up the name of a text that may have been shown on it.
+//! Some models count their calls from 0 in each answer, and some producers write several messages on one span. Clients
+//! keep things by id, so the second one with an id is named `ID~2`, the third `ID~3`. A name depends only on the stored
+//! events before it, so all readers get the same names, live or later. Only the newest ids are compared. An event that
+//! closes a span uses up the name of a text that may have been shown on it.
 
 use std::{
     borrow::Cow,
@@ -24,17 +24,17 @@ use crate::{
     },
 };
 
-/// The names of a run's things, as far as it was read.
+/// The names in a run, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Messages, reasoning, and the messages that results are.
+    /// Messages, also those that are results, and reasoning.
     texts: Used,
     calls: Used,
-    /// Calls without an end, the newest last.
+    /// Open calls, the newest last.
     open: VecDeque<Call>,
-    /// Open steps by their spans, the newest last: their ends need not repeat the name.
+    /// Open steps with their spans, the newest last: the end of a step need not repeat the name.
     steps: VecDeque<(SpanId, String)>,
-    /// How often the run went on after a pause.
+    /// How often the run was resumed.
     resumed: usize,
 }
 
@@ -44,13 +44,13 @@ struct Call {
     name: String,
     span: Option<SpanId>,
     args: u64,
-    /// The log has it; before that, a person was asked about it.
+    /// Whether the call was started; before that, an interrupt was about it.
     is_made: bool,
     resumed: usize,
 }
 
 impl Names {
-    /// What an event means, with names in the place of ids.
+    /// The meaning of an event, with names in place of ids.
     pub(super) fn of<'a>(&mut self, frame: &'a Frame) -> Cow<'a, What> {
         let (what, span) = (frame.meaning(), frame.span_id.as_ref());
         if let Closes::Span(span) = Closes::of(&frame.event_type, span)
@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// The name of the text of a span that is being written.
+    /// The name of the open text of a span.
     pub(super) fn text(&self, span: &SpanId) -> SpanId {
         match self.texts.next(span.as_str()) {
             1 => span.clone(),
@@ -105,7 +105,7 @@ impl Names {
         }
     }
 
-    /// A call is made: another one, unless a person was asked about it, or it is told again when the run went on.
+    /// Names a started call: a new one, unless an interrupt was about it or it is repeated after the run was resumed.
     fn begin(&mut self, id: &str, span: Option<&SpanId>, args: Option<&Json>) -> String {
         let (args, resumed) = (self.calls.hash_of(args), self.resumed);
         let is_known = |call: &Call| call.id == id && (!call.is_made || (call.args == args && call.resumed < resumed));
@@ -117,7 +117,7 @@ impl Names {
         self.open(id, span, args, true)
     }
 
-    /// A person is asked about a call: one that is open, or that is not made yet.
+    /// Names the call of an interrupt: one that is open, or that was not started yet.
     fn ask(&mut self, id: &str, args: Option<&Json>) -> String {
         let args = self.calls.hash_of(args);
         let is_known = |call: &&Call| call.id == id && (call.is_made || call.args == args);
@@ -129,7 +129,7 @@ impl Names {
 
     fn open(&mut self, id: &str, span: Option<&SpanId>, args: u64, is_made: bool) -> String {
         let name = self.calls.take(id);
-        // What is longer is found again as long as nothing else has its id.
+        // A longer id is not found again, so its end gets another name.
         if id.len() <= CALL_ID_BYTES_MAX {
             let (id, name, span, resumed) = (id.to_owned(), name.clone(), span.cloned(), self.resumed);
             push(&mut self.open, Call { id, name, span, args, is_made, resumed });
@@ -137,8 +137,8 @@ impl Names {
         name
     }
 
-    /// The end of a call: of the newest that is open on the span, else with the id, as in the waterfall. An end that names
-    /// only its span has the span for an id.
+    /// Names the call that ends: the newest open one with the id on the span, else with the id, as in the waterfall. An
+    /// end that names only its span has the span for an id.
     fn end(&mut self, id: &str, span: Option<&SpanId>) -> String {
         let is_on_span = |call: &Call| span.is_some() && call.span.as_ref() == span;
         let newest = |is: &dyn Fn(&Call) -> bool| self.open.iter().rposition(is);
@@ -149,11 +149,11 @@ impl Names {
     }
 }
 
-/// How many things had an id: of the newest ids, each of which takes as much as any other.
+/// How often each of the newest ids was used. Ids are kept as hashes, so each takes the same memory.
 #[derive(Debug, Default)]
 struct Used {
     hasher: RandomState,
-    /// The newest by their hashes, and those before them.
+    /// The newest by their hashes, and the generation before.
     newer: HashMap<u64, u32>,
     older: HashMap<u64, u32>,
 }
@@ -175,7 +175,7 @@ impl Used {
         self.newer.insert(self.hasher.hash_one(id), count);
     }
 
-    /// The number of the next thing with an id: one that no id is spelled with.
+    /// The number for the next use of an id: one whose name is not itself an id in use.
     fn next(&self, id: &str) -> u32 {
         let next = self.count(id) + 1;
         (next..u32::MAX).find(|number| *number == 1 || self.count(&numbered(id, *number)) == 0).unwrap_or(next)
@@ -192,15 +192,15 @@ impl Used {
     }
 }
 
-/// The longest id by which an open call is found, bytes.
+/// The longest id by which an open call is found, in bytes.
 const CALL_ID_BYTES_MAX: usize = 1024;
 
-/// The name of the n-th thing with an id.
+/// The name of the n-th use of an id.
 fn numbered(id: &str, number: u32) -> String {
     if number == 1 { id.to_owned() } else { format!("{id}~{number}") }
 }
 
-/// A name as a span: one that is too long by its digest, as for the ids of AG-UI endpoints.
+/// A name as a span id; one that is too long becomes a digest, as for the ids of AG-UI endpoints.
 fn fitting(name: &str) -> SpanId {
     name.parse().unwrap_or_else(|_| SpanId::trusted(&format!("id-{}", &hex::encode(Sha256::digest(name))[..32])))
 }
@@ -212,7 +212,7 @@ fn push<T>(kept: &mut VecDeque<T>, new: T) {
     kept.push_back(new);
 }
 
-/// The same with a call's name, and a message's.
+/// The meaning with new names for its call and its message.
 fn renamed(what: &What, call: Option<String>, message: Option<String>) -> Cow<'_, What> {
     let mut named = Cow::Borrowed(what);
     match what {

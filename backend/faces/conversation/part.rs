@@ -1,4 +1,4 @@
-//! The parts of a conversation, and who says them.
+//! The parts of a conversation, and the trait that writes them in a protocol.
 
 use bytes::{Bytes, BytesMut};
 
@@ -17,55 +17,53 @@ use crate::{
 /// One part of a conversation.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// A text begins. While it is written, its role is `assistant` unless its tokens say otherwise. Nothing of a text that
-    /// is not shown is said but its end.
+    /// A text begins. While it is written, its role is `assistant` unless its tokens have another. A text that is not
+    /// shown has only its [`Part::Closed`].
     Opened(&'a Text),
-    /// The text goes on.
+    /// The text continues.
     Delta(&'a Text, &'a str),
-    /// The text is this, and what was sent of it is not how it begins, or of the other kind.
+    /// The whole text: what was sent is not its beginning, or was of the other kind.
     Replaced(&'a Text, &'a str),
-    /// The text is complete. `None`: it was cut off, by the run's end or by an interrupt.
+    /// The text is complete. `None`: it was cut off, by the end of its span or of the run, or by an interrupt.
     Closed(&'a Text, Option<&'a Event<'a>>),
     /// A durable event that is not a text.
     Event(&'a Event<'a>),
-    /// Everything stored has been said. It comes once.
+    /// Everything stored has been sent. Occurs once.
     CaughtUp,
     /// Events after the position were deleted.
     Gap,
-    /// The run has ended, and all of it was said.
+    /// The run has ended, and all of it was sent.
     Ended(Status),
     /// The reader has to reconnect after this time, because the server shuts down or the log was set back.
     SentAway { retry_ms: u64 },
 }
 
-/// How the parts of a conversation are said in a protocol.
+/// Writes the parts of a conversation in a protocol.
 pub trait Dialect: Send {
     /// One event of the protocol.
     type Said: Send;
 
     /// Appends the protocol's events for a part: for a delta at most one, for a replacement at most 6, for the end of a
-    /// text at most 4, for anything else at most 14. What is said of a part may depend on the parts before it.
+    /// text at most 4, for anything else at most 14. They may depend on earlier parts.
     fn say(&mut self, part: &Part<'_>, out: &mut Vec<Self::Said>);
 
     /// Writes an event. `at` is the position after it; `None` where no reader can resume.
-    fn write(&mut self, chunk: &mut BytesMut, said: Self::Said, at: Option<&Position>);
+    fn write(&mut self, chunk: &mut BytesMut, output: Self::Said, at: Option<&Position>);
 
-    /// Whether a text is shown: by default those of the agent. A person's words that were not streamed never are: they came
-    /// from the client.
+    /// Whether a text is shown; by default the agent's. A person's never is unless it was streamed: the client has it.
     fn shows(&self, text: &Text) -> bool {
         text.role == "assistant"
     }
 
-    /// Whether the protocol's stream is over for its client with an event, at least until somebody answers: texts that are
-    /// open end before it.
+    /// Whether an event ends the protocol's stream, at least until an interrupt is answered: open texts end before it.
     fn ends_with(&self, event: &Event<'_>) -> bool {
         event.pauses()
     }
 
-    /// All that was said has gone to the connection.
+    /// Everything so far was passed to the connection.
     fn written(&mut self) {}
 
-    /// Whether nothing more is to be said, although the run has not ended.
+    /// Whether the stream is over although the run has not ended.
     fn is_over(&self) -> bool {
         false
     }
@@ -75,20 +73,20 @@ pub trait Dialect: Send {
         sse::opening()
     }
 
-    /// What keeps an idle connection open.
+    /// Keep-alive bytes for an idle connection.
     fn ping(&self) -> Bytes {
         sse::ping()
     }
 }
 
-/// Which texts are shown, and while they are written.
+/// Which texts are shown, and how many while they are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// How many at a time; at most [`LIVE_TEXTS_MAX`](crate::domain::limits::LIVE_TEXTS_MAX), and 1 for positions that
     /// are numbers.
     pub texts_max: usize,
     pub reasoning: bool,
-    /// Whether messages without a text that announce calls are shown as texts.
+    /// Whether messages that only announce calls are shown as texts.
     pub announcements: bool,
 }
 
@@ -98,7 +96,7 @@ impl Shown {
         self.texts_max == 1
     }
 
-    /// The last part of an event that a reader has. A number may tell a part of one that is not a text as a later one.
+    /// The last output of an event that a reader has. A number rounds it up; this is undone unless it is a text.
     pub(super) fn seen(self, sub: u8, event: &Event<'_>) -> u8 {
         let is_text = matches!(event.what, What::Text { .. });
         if self.is_numbered() && !is_text { sub.min(number::OWN_MAX) } else { sub }

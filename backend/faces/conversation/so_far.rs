@@ -1,4 +1,4 @@
-//! Texts so far that are not shown yet, or not wholly.
+//! Texts so far that are not shown yet, or only in part.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     timeline::open::{HeldText, OpenText},
 };
 
-/// Tokens of other processes' texts are held up to this size together; a larger text comes with its durable event.
+/// Bytes of other processes' tokens that are held together; a text beyond that is sent with its durable event.
 const TOKENS_BYTES_MAX: usize = 256 * 1024;
 
 /// A text so far that is being shown, piece by piece.
@@ -37,16 +37,16 @@ impl CatchingUp {
     }
 }
 
-/// The texts so far of other processes that nothing has continued since.
+/// The texts so far of other processes that no token has continued yet.
 #[derive(Debug, Default)]
 pub(super) struct HeldTexts {
     texts: Vec<HeldText>,
-    /// Of texts that this process began to follow while the reader was here, each from its first token on.
+    /// Earlier tokens of texts that this process began to follow during the connection, each from its first one on.
     tokens: Vec<(SpanId, Arc<Frame>)>,
 }
 
 impl HeldTexts {
-    /// Whether the text is held: one of this process is not.
+    /// Holds a text if it is another process's; returns whether it is.
     pub(super) fn hold(&mut self, open: &OpenText) -> bool {
         self.texts.retain(|held| held.span_id != open.span_id);
         self.tokens.retain(|(span, _)| *span != open.span_id);
@@ -56,13 +56,13 @@ impl HeldTexts {
         open.is_copy
     }
 
-    /// Stops holding the text of a span, of which a token has come; `None` if it was not held.
+    /// Stops holding the text of a span at its next token; `None` if it was not held.
     pub(super) fn release(&mut self, span: &SpanId) -> Option<HeldText> {
         let index = self.texts.iter().position(|held| held.span_id == *span)?;
         Some(self.texts.swap_remove(index))
     }
 
-    /// Holds a token [of earlier](Frame::is_earlier).
+    /// Holds an [earlier](Frame::is_earlier) token.
     pub(super) fn keep(&mut self, frame: &Arc<Frame>, span: &SpanId) {
         let is_first = matches!(frame.meaning(), What::Token { offset: 0, .. });
         if is_first {
@@ -77,8 +77,8 @@ impl HeldTexts {
         }
     }
 
-    /// Stops holding the tokens of a span, of which another has come: the offset at which they end, and they; `None` if none
-    /// was held.
+    /// Stops holding the tokens of a span at its next token: the offset at which they end, and the tokens; `None` if
+    /// there are none.
     pub(super) fn take_tokens(&mut self, span: &SpanId) -> Option<(usize, Vec<Arc<Frame>>)> {
         let frames: Vec<_> = self.tokens.extract_if(.., |(held, _)| held == span).map(|(_, frame)| frame).collect();
         let What::Token { offset, piece, .. } = frames.last()?.meaning() else { return None };

@@ -1,5 +1,5 @@
-//! A small world: a run's producer writes texts and events, and readers come and go. Whatever happens, what a reader has
-//! put together from all its connections is what the log holds.
+//! A model: a run's producer writes texts and events, and readers connect and disconnect. In every order, what a reader
+//! assembles from all its connections is what the log has.
 
 mod elsewhere;
 
@@ -23,18 +23,18 @@ use crate::{
     faces::position::{Position, WHOLE},
 };
 
-/// What the producer, or the server, does next.
+/// The next action of the producer or of a server.
 #[derive(Clone, Debug)]
 enum Act {
     Token(usize, String),
-    /// The durable event of a text; with a text, the producer has changed its mind.
+    /// The durable event of a text; `Some` is a text other than the one written.
     Complete(usize, Option<String>),
     Tool,
-    /// The server loses its open texts; another may have copies of them, and then the message goes on at a third.
+    /// The server loses its open texts. With `copies`, another one has copies, and the message continues at a third.
     Restart {
         copies: bool,
     },
-    /// The reader's server has a copy of what another one writes.
+    /// The text is another server's, of which the reader's has a copy.
     Elsewhere(usize),
 }
 
@@ -57,7 +57,7 @@ fn span(index: usize) -> SpanId {
     SPANS[index].parse().unwrap()
 }
 
-/// Says every part in several lines, each with the position and its number.
+/// Writes a part in one or two lines, each with its position as text or as a number.
 struct Lines {
     numbers: bool,
 }
@@ -82,17 +82,17 @@ impl Dialect for Lines {
         }
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, said: String, at: Option<&Position>) {
+    fn write(&mut self, chunk: &mut BytesMut, line: String, at: Option<&Position>) {
         let at = at.expect("everything here has a position");
         let id = if self.numbers { at.number().unwrap().to_string() } else { at.to_string() };
-        chunk.extend_from_slice(format!("{id}\t{said}\n").as_bytes());
+        chunk.extend_from_slice(format!("{id}\t{line}\n").as_bytes());
     }
 }
 
-/// What happened, and how the server's open texts were after each of it.
+/// The frames in order, each with the server's open texts after it.
 struct World {
     moments: Vec<(Arc<Frame>, BTreeMap<usize, Open>)>,
-    /// The final text of each text that was completed, in order.
+    /// The final content of each completed text, in order.
     texts: Vec<(usize, String)>,
 }
 
@@ -179,7 +179,7 @@ fn world(acts: &[Act]) -> World {
     World { moments, texts }
 }
 
-/// Everything one connection says: it begins at a position and connects when `now` moments have happened.
+/// The output of one connection: it begins at a position and connects when `now` moments have happened.
 fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, String)> {
     let texts_max = if numbers { 1 } else { LIVE_TEXTS_MAX };
     let after = at.cursor().seq;
@@ -197,7 +197,7 @@ fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, 
     conversation.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);
     drain(&mut conversation);
     let open = now.checked_sub(1).map(|last| world.moments[last].1.clone()).unwrap_or_default();
-    // The server has them as long as it is read.
+    // The server keeps them while the connection reads.
     let written = |(index, open): (usize, Open)| {
         OpenText::for_tests(&context(), &word(index, "delta").parse().unwrap(), &span(index), &open.text, open.is_copy)
     };
@@ -210,13 +210,13 @@ fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, 
         conversation.take(vec![StreamItem::Frame(Arc::clone(frame))]);
         drain(&mut conversation);
     }
-    out.lines().map(|line| line.split_once('\t').unwrap()).map(|(id, said)| (id.to_owned(), said.to_owned())).collect()
+    out.lines().map(|line| line.split_once('\t').unwrap()).map(|(id, text)| (id.to_owned(), text.to_owned())).collect()
 }
 
-/// The texts that a reader has put together, and everything else it was told, in order.
-fn fold(said: &[String]) -> (BTreeMap<String, String>, Vec<String>) {
+/// The texts that a reader has assembled, and all other lines, in order.
+fn fold(lines: &[String]) -> (BTreeMap<String, String>, Vec<String>) {
     let (mut texts, mut rest): (BTreeMap<String, String>, Vec<String>) = Default::default();
-    for line in said {
+    for line in lines {
         let parts: Vec<&str> = line.splitn(3, '|').collect();
         match parts[0] {
             "add" => texts.entry(parts[1].to_owned()).or_default().push_str(parts[2]),
@@ -227,23 +227,23 @@ fn fold(said: &[String]) -> (BTreeMap<String, String>, Vec<String>) {
     (texts, rest)
 }
 
-/// A reader that is cut off after so many lines of each connection, and comes back so many moments later.
+/// A reader that is cut off after some lines of each connection and reconnects some moments later.
 fn cut_off(world: &World, cuts: &[(usize, usize)], numbers: bool) -> (Vec<String>, Vec<String>) {
-    let (mut at, mut now, mut said, mut ids) = (Position::default(), 0, Vec::new(), Vec::new());
+    let (mut at, mut now, mut read_lines, mut ids) = (Position::default(), 0, Vec::new(), Vec::new());
     at.sub = WHOLE;
     for cut in cuts.iter().map(Some).chain([None]) {
         let lines = read(world, at.clone(), now, numbers);
         let lines = &lines[..cut.map_or(lines.len(), |(after, _)| (*after).min(lines.len()))];
-        said.extend(lines.iter().map(|(_, said)| said.clone()));
+        read_lines.extend(lines.iter().map(|(_, line)| line.clone()));
         ids.extend(lines.iter().map(|(id, _)| id.clone()));
         if let Some((id, _)) = lines.last() {
             at = if numbers { Position::from_number(id.parse().unwrap()).unwrap() } else { id.parse().unwrap() };
         }
-        // What was said has happened.
+        // What was delivered has happened.
         let happened = world.moments.iter().position(|(frame, _)| frame.place.is_some_and(|p| p.seq == at.seq));
         now = (now.max(happened.map_or(0, |at| at + 1)) + cut.map_or(0, |(_, later)| *later)).min(world.moments.len());
     }
-    (said, ids)
+    (read_lines, ids)
 }
 
 fn acts(may_change: bool) -> impl Strategy<Value = Vec<Act>> {
@@ -263,14 +263,14 @@ fn cuts() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop::collection::vec((0usize..8, 0usize..6), 0..8)
 }
 
-/// Checks what a reader has in the end against the log.
-fn check(world: &World, said: &[String]) -> Result<(), TestCaseError> {
-    let (texts, rest) = fold(said);
+/// Compares a reader's final state with the log.
+fn check(world: &World, lines: &[String]) -> Result<(), TestCaseError> {
+    let (texts, rest) = fold(lines);
     for (index, text) in &world.texts {
-        prop_assert_eq!(texts.get(SPANS[*index]).map_or("", |text| text), text, "{:?}", said);
+        prop_assert_eq!(texts.get(SPANS[*index]).map_or("", |text| text), text, "{:?}", lines);
         for part in ["open", "head", "foot", "close"] {
             let count = rest.iter().filter(|line| line.starts_with(&format!("{part}|{}|", SPANS[*index]))).count();
-            prop_assert_eq!(count, 1, "{} of {}: {:?}", part, SPANS[*index], said);
+            prop_assert_eq!(count, 1, "{} of {}: {:?}", part, SPANS[*index], lines);
         }
     }
     let events = |lines: &[String]| -> Vec<String> {
@@ -278,7 +278,7 @@ fn check(world: &World, said: &[String]) -> Result<(), TestCaseError> {
         lines.iter().filter(is_durable).filter(|line| !line.ends_with("|cut")).cloned().collect()
     };
     let stored = read(world, Position { sub: WHOLE, ..Position::default() }, world.moments.len(), false);
-    let stored: Vec<String> = stored.into_iter().map(|(_, said)| said).collect();
+    let stored: Vec<String> = stored.into_iter().map(|(_, line)| line).collect();
     // The end of a text that was cut off has no counterpart for a reader that never saw it.
     let without_cut = |lines: Vec<String>| {
         let complete = |line: &String| {
@@ -287,7 +287,7 @@ fn check(world: &World, said: &[String]) -> Result<(), TestCaseError> {
         };
         lines.into_iter().filter(complete).collect::<Vec<_>>()
     };
-    prop_assert_eq!(without_cut(events(said)), without_cut(events(&stored)));
+    prop_assert_eq!(without_cut(events(lines)), without_cut(events(&stored)));
     Ok(())
 }
 
@@ -297,17 +297,17 @@ proptest! {
     #[test]
     fn a_reader_cut_off_anywhere_has_every_character_once(acts in acts(true), cuts in cuts()) {
         let world = world(&acts);
-        let (said, _) = cut_off(&world, &cuts, false);
-        check(&world, &said)?;
+        let (lines, _) = cut_off(&world, &cuts, false);
+        check(&world, &lines)?;
     }
 
     #[test]
     fn numbers_increase_strictly_and_resume_exactly(acts in acts(false), cuts in cuts()) {
         let world = world(&acts);
-        let (said, ids) = cut_off(&world, &cuts, true);
+        let (lines, ids) = cut_off(&world, &cuts, true);
         let numbers: Vec<u64> = ids.iter().map(|id| id.parse().unwrap()).collect();
-        prop_assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{:?} {:?}", numbers, said);
-        check(&world, &said)?;
+        prop_assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{:?} {:?}", numbers, lines);
+        check(&world, &lines)?;
     }
 
     #[test]
@@ -321,21 +321,21 @@ proptest! {
             Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true, announcements: true }, 1);
         conversation.take(world.moments.iter().filter(|(frame, _)| frame.place.is_some())
             .map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
-        let said = std::iter::from_fn(|| conversation.chunk()).map(|chunk| String::from_utf8(chunk.to_vec()).unwrap());
-        let said: Vec<String> = said.collect::<String>().lines().map(ToOwned::to_owned).collect();
-        let rest: Vec<String> = lines[cut + 1..].iter().map(|(id, said)| format!("{id}\t{said}")).collect();
-        prop_assert_eq!(said, rest);
+        let sent = std::iter::from_fn(|| conversation.chunk()).map(|chunk| String::from_utf8(chunk.to_vec()).unwrap());
+        let sent: Vec<String> = sent.collect::<String>().lines().map(ToOwned::to_owned).collect();
+        let rest: Vec<String> = lines[cut + 1..].iter().map(|(id, line)| format!("{id}\t{line}")).collect();
+        prop_assert_eq!(sent, rest);
     }
 }
 
 #[test]
 fn a_text_that_was_replaced_is_said_whole() {
     let acts = [Act::Token(0, "abc".into()), Act::Complete(0, Some("xyz".into()))];
-    let said: Vec<String> = read(&world(&acts), Position { sub: WHOLE, ..Position::default() }, 0, false)
+    let lines: Vec<String> = read(&world(&acts), Position { sub: WHOLE, ..Position::default() }, 0, false)
         .into_iter()
         .map(|l| l.1)
         .collect();
-    assert!(said.contains(&"add|m0|abc".to_owned()) && said.contains(&"set|m0|xyz".to_owned()), "{said:?}");
+    assert!(lines.contains(&"add|m0|abc".to_owned()) && lines.contains(&"set|m0|xyz".to_owned()), "{lines:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is known of the texts that are shown while they are written.
+//! State of the texts that are shown while they are written.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use crate::{
     faces::position::{Live, OPENED, PROGRESS_END, number},
 };
 
-/// What this stream knows of a live text beyond its position.
+/// This stream's state of a live text, beyond its position.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The dialect was told of its opening.
+    /// Whether the dialect has got its opening.
     has_begun: bool,
-    /// Tokens were missed, so its rest comes with its durable event.
+    /// Whether tokens were missed, so that its rest is sent with its durable event.
     is_given_up: bool,
-    /// What has come and is not shown yet, because no position has its count of characters.
+    /// Received but not shown yet, because no position has its count of characters.
     held: String,
     held_chars: usize,
 }
@@ -55,7 +55,7 @@ impl Texts {
         self.0[index].is_given_up = true;
     }
 
-    /// What of its next piece a position can be after. Where positions are numbers, some of it may be held until more comes.
+    /// The text to show with the next piece, up to a count that a position has. With numbers, the rest is held.
     pub(super) fn fitting<'a>(&mut self, index: usize, piece: &'a str, numbered: Option<(Seq, &Live)>) -> Cow<'a, str> {
         let Some((seq, live)) = numbered else { return Cow::Borrowed(piece) };
         let state = &mut self.0[index];
@@ -85,7 +85,7 @@ impl Texts {
         self.0[index].held_chars
     }
 
-    /// Records that the dialect is told of the opening; false if it was before.
+    /// Records that the dialect gets the opening; false if it had it before.
     pub(super) fn begin(&mut self, index: usize) -> bool {
         !std::mem::replace(&mut self.0[index].has_begun, true)
     }

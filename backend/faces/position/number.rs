@@ -1,12 +1,12 @@
-//! A position as a number of 31 bits, for a protocol whose clients read one that large.
+//! A position as a 31-bit number, for a protocol whose clients take numbers of that size.
 //!
-//! The seqs are divided into octaves: the first has 64, each further one twice as many, and all of them the same 2^27
-//! numbers. So each seq of octave `k` has `2^(21-k)`, which are divided by the tag of the live text (5 bits), its progress
-//! (what is left, up to 13 bits) and the part of the event (3 bits), in this order. Small runs, which are most, have room for
-//! every character; in long ones progress is a floating number, and a text is delivered up to the last count that has one.
-//! It goes on with the next token, or with its durable event.
+//! Seqs are divided into octaves: the first has 64, each further one twice as many, and each octave has 2^27 numbers.
+//! So a seq of octave `k` has `2^(21-k)` numbers, divided by the tag of the live text (5 bits), its progress (the rest,
+//! up to 13 bits) and the part of the event (3 bits), in this order. Progress is a floating-point number: in short runs
+//! exact for the first 496 characters of a text, in long ones for few. A text is delivered up to the last count that
+//! has a number; the rest follows with the next token or the durable event.
 //!
-//! A number depends on nothing but the position, and the other way round: it is the same on every server.
+//! A number depends only on the position, and the position only on its number: both are the same everywhere.
 
 use super::{Live, OPENED, PROGRESS_END, Position, WHOLE, Which, tag_of};
 use crate::domain::{
@@ -15,23 +15,23 @@ use crate::domain::{
     meaning::Kind,
 };
 
-/// The parts of an event that are told apart: two that a text or a cut begins with, the text or the end of a cut, two that
-/// follow, two more of an event or of a replaced text, and the last one. A part between them is told as the next.
+/// The parts of an event that have numbers; one in between has the number of the next. They are the first two of a text
+/// or of a cut, the text or the end of a cut, the next two, two more of an event or of a replaced text, and the last.
 const SUBS: [u8; 8] = [1, 2, 15, 16, 17, 26, 27, WHOLE];
-/// The last part but one that an event which is not a text can have: a number tells it as the next of [`SUBS`].
+/// The last part but one of an event that is not a text; its number is that of the next one of [`SUBS`].
 pub const OWN_MAX: u8 = 18;
-/// The place in [`SUBS`] of the first thing that is said of a run, which has the number 0.
+/// The index in [`SUBS`] of the first output of a run, which has the number 0.
 const FIRST: u32 = 3;
 const SUB_BITS: u32 = 3;
 const TAG_BITS: u32 = 5;
 pub(super) const TAG_MAX: u8 = (1 << TAG_BITS) - 1;
-/// Of a floating progress.
+/// Bits of the exponent of a progress.
 const EXPONENT_BITS: u32 = 4;
-/// Seqs in the first octave, and numbers in each, as powers of two.
+/// Seqs in the first octave, and numbers in each octave, as powers of two.
 const FIRST_OCTAVE_BITS: u32 = 6;
 const OCTAVE_BITS: u32 = 27;
 const OCTAVES: u32 = 16;
-/// The numbers of a seq: the first one, and how many bits tell them apart.
+/// The numbers of a seq: the first one, and the number of bits that distinguish them.
 #[derive(Clone, Copy)]
 struct Room {
     first: u32,
@@ -47,7 +47,7 @@ impl Room {
         (octave < OCTAVES).then(|| Self { first: (octave << OCTAVE_BITS) + (within << bits), bits })
     }
 
-    /// The seq that has this number, and the number's place among its own.
+    /// A number's seq and room, and its offset in the room.
     fn with(number: u32) -> Option<(Seq, Self, u32)> {
         let octave = number >> OCTAVE_BITS;
         let bits = (OCTAVE_BITS - FIRST_OCTAVE_BITS).checked_sub(octave)?;
@@ -57,14 +57,14 @@ impl Room {
         Some((seq, Self { first: number - place, bits }, place))
     }
 
-    /// Bits of a progress; none if there is no room for a live text.
+    /// Bits of a progress; 0 if there is no room for a live text.
     fn progress_bits(self) -> u32 {
         self.bits.saturating_sub(SUB_BITS + TAG_BITS)
     }
 }
 
-/// The largest progress, up to this one, that a number can tell, as the number tells it: exact below `2^(mantissa + 1)`, and
-/// then with the same number of steps for each doubling.
+/// A progress as a floating-point number, rounded down: exact below `2^(mantissa + 1)`, then with the same number of
+/// steps for each doubling.
 fn floating(progress: u32, bits: u32) -> Option<u32> {
     let mantissa = bits.checked_sub(EXPONENT_BITS)?;
     let steps = 1 << mantissa;
@@ -76,20 +76,20 @@ fn floating(progress: u32, bits: u32) -> Option<u32> {
     Some(if shift > largest { (1 << bits) - 1 } else { ((shift + 1) << mantissa) + (progress >> shift) - steps })
 }
 
-/// The progress that [`floating`] told.
-fn told(floating: u32, bits: u32) -> Option<u32> {
+/// The inverse of [`floating`].
+fn progress_of(floating: u32, bits: u32) -> Option<u32> {
     let mantissa = bits.checked_sub(EXPONENT_BITS)?;
     let (exponent, rest) = (floating >> mantissa, floating & ((1 << mantissa) - 1));
     Some(if exponent == 0 { rest } else { (rest + (1 << mantissa)) << (exponent - 1) })
 }
 
-/// How many more characters a live text may show at this seq, of so many that there are: to a progress that has a number here
-/// and in the next octave, which a long text may reach.
+/// How many of `more` characters a live text may show at this seq: up to a progress that has a number in this octave
+/// and in the next one, which a long text may reach.
 pub fn deliverable(seq: Seq, live: &Live, more: usize) -> usize {
     let bits = Room::of(seq).map_or(0, |room| room.progress_bits().saturating_sub(1));
     let now = live.progress.max(OPENED);
     let wanted = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(now).min(PROGRESS_END - 1);
-    let reached = floating(wanted, bits).and_then(|floating| told(floating, bits)).unwrap_or(0);
+    let reached = floating(wanted, bits).and_then(|floating| progress_of(floating, bits)).unwrap_or(0);
     reached.saturating_sub(now) as usize
 }
 
@@ -99,7 +99,7 @@ pub fn has_room(seq: Seq) -> bool {
 }
 
 impl Position {
-    /// The position as a number; `None` after some four million events. It keeps one live text.
+    /// The position as a number; `None` after some four million events. It has at most one live text.
     pub fn number(&self) -> Option<u32> {
         let room = Room::of(self.seq)?;
         let live = self.live.first().filter(|live| live.progress > 0).and_then(|live| {
@@ -115,7 +115,7 @@ impl Position {
         (room.first + within).checked_sub(FIRST)
     }
 
-    /// The position that has this number. A live text is a message: a stream with numbers shows no other.
+    /// The position with this number. A live text is a message: a stream with numbers shows no other.
     pub fn from_number(number: u64) -> Result<Self, Malformed> {
         const RULE: Malformed = Malformed("this is not the number of anything in a stream of this run");
         let number = u32::try_from(number).ok().and_then(|number| number.checked_add(FIRST)).ok_or(RULE)?;
@@ -123,7 +123,7 @@ impl Position {
         let bits = room.progress_bits();
         let sub = SUBS[(within & ((1 << SUB_BITS) - 1)) as usize];
         let (tag, progress) = (within >> (SUB_BITS + bits), (within >> SUB_BITS) & ((1 << bits) - 1));
-        let live = match (u8::try_from(tag).unwrap_or(0), told(progress, bits).unwrap_or(0)) {
+        let live = match (u8::try_from(tag).unwrap_or(0), progress_of(progress, bits).unwrap_or(0)) {
             (0, 0) => Vec::new(),
             (0, _) | (_, 0) => return Err(RULE),
             (tag, progress) => {
@@ -210,7 +210,7 @@ mod tests {
                 prop_assert!(back.is_of(&span.parse().unwrap(), Kind::Message));
                 prop_assert_eq!(back.progress, live.progress);
             }
-            // In the next octave, too.
+            // Also in the next octave.
             if let Some(later) = Seq::new(2 * seq).filter(|later| later.get() < SEQ_END && has_room(*later)) {
                 let number = at(later.get(), WHOLE, live.clone()).number().unwrap();
                 let back = Position::from_number(number.into()).unwrap();

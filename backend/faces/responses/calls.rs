@@ -1,11 +1,11 @@
-//! Calls of tools as items, the client's and the agent's own, and the questions about them.
+//! Tool calls as items, the client's and the agent's own, and the approvals of calls.
 
 use serde_json::{Value, json};
 
 use super::{Responses, Said, output::AboutItem};
 use crate::domain::json::JsonSlice;
 
-/// Who makes the calls of an agent's own tools, in the words of the protocol.
+/// The protocol's label for the server that executes the agent's own tools.
 const SERVER_LABEL: &str = "runreel";
 
 /// A call that has begun.
@@ -16,7 +16,7 @@ pub(super) struct Call {
 }
 
 impl Responses {
-    /// A call that the client makes: its result comes with the next response.
+    /// A call that the client executes: its result comes in the request for the next response.
     pub(super) fn client_call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
         let call_id = self.run.scoped(id);
         let item_id = format!("fc_{call_id}");
@@ -33,7 +33,7 @@ impl Responses {
         self.output.done(index, &item("completed", args), out);
     }
 
-    /// A call that the agent makes itself.
+    /// A call that the agent executes itself.
     pub(super) fn call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
         let Call { index, item } = self.begin_call(id, name, args, out);
         let about = AboutItem { item_id: item["id"].as_str(), output_index: index, ..AboutItem::default() };
@@ -50,7 +50,7 @@ impl Responses {
         Call { index: self.output.add(&item, out), item }
     }
 
-    /// The end of a call. Of one whose beginning is not known, no more is said than that it has ended.
+    /// Ends a call. One whose start is not known is begun here, without its arguments.
     pub(super) fn call_ends(&mut self, id: &str, name: &str, result: Result<&str, &str>, out: &mut Vec<Said>) {
         let begun = self.calls.remove(id);
         let Call { index, mut item } = begun.unwrap_or_else(|| self.begin_call(id, name, "{}", out));

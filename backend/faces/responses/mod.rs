@@ -1,11 +1,11 @@
-//! `OpenAI` Responses: a run as a response, and as the stream of events that makes one.
+//! `OpenAI` Responses: a run as a response, and as its stream of events.
 //!
 //! The number of an event is its [`Position`]: a function of the run's log and of the characters delivered, the same on
-//! every server, from 0 and below 2^31. Numbers increase and are not consecutive. A stream that begins after one says
-//! exactly what follows it, so a response that goes on in the background can be read in pieces.
+//! every server, from 0 and below 2^31. Numbers increase, with gaps. A stream that begins after one sends exactly what
+//! follows it, so a response in the background can be read in pieces.
 //!
-//! `docs/protocols/openai-responses.md` has what maps to what. Start reading at [`Responses`]; `output.rs` keeps the
-//! items, `request.rs` reads what clients send.
+//! `docs/protocols/openai-responses.md` has the mapping. Start reading at [`Responses`]; `output.rs` keeps the items,
+//! `request.rs` reads what clients send.
 
 mod calls;
 mod output;
@@ -32,21 +32,21 @@ use crate::domain::{
     usage::Usage,
 };
 
-/// What most events fit into.
+/// Capacity that most events fit into, in bytes.
 const MOST_BYTES: usize = 256;
 
-/// A text that has begun: its item, and what was said of it.
+/// An open text: its item, and what was sent of it.
 #[derive(Debug)]
 struct Begun {
     kind: Kind,
     id: String,
     index: usize,
     so_far: String,
-    /// What the event of each of its pieces begins with: most of a stream is such events.
+    /// The beginning of its delta events, which are most of a stream.
     delta_head: Vec<u8>,
 }
 
-/// How a run's conversation is said as a response.
+/// Translates a run's conversation to a response.
 #[derive(Debug)]
 pub struct Responses {
     run: RunId,
@@ -58,14 +58,14 @@ pub struct Responses {
     usage: Option<Usage>,
     output: Output,
     texts: BTreeMap<SpanId, Begun>,
-    /// The items of calls without an end.
+    /// The items of open calls.
     calls: BTreeMap<String, Call>,
     /// The approvals of calls that have not begun.
     approvals: BTreeMap<String, String>,
     is_caught_up: bool,
 }
 
-/// An event without its number: its type, and its JSON up to there, without the bracket that ends it.
+/// An event without its number: its type, and its JSON without the bracket that ends it.
 #[derive(Debug)]
 pub struct Said {
     event_type: &'static str,
@@ -101,7 +101,7 @@ impl Responses {
         }
     }
 
-    /// The response as it stands.
+    /// The current response.
     pub fn response(&self) -> Value {
         let mut response = self.head.clone();
         response.insert("status".to_owned(), json!(self.status));
@@ -207,7 +207,7 @@ impl Responses {
                 self.error = json!({"code": "server_error", "message": words(error.as_ref().map(Json::slice), "the run failed")});
                 self.ended(event, "failed", "response.failed", out);
             }
-            // The protocol has no event of its own for it.
+            // The protocol has no event for cancellation.
             What::RunCancelled { .. } => self.ended(event, "cancelled", "response.incomplete", out),
             What::ToolStarted { tool_call_id, name, args, is_client } => {
                 let args = args.as_ref().map_or_else(|| "{}".to_owned(), ToString::to_string);
@@ -239,7 +239,7 @@ impl Responses {
     }
 }
 
-/// In the words of the protocol.
+/// Usage under the protocol's names.
 fn usage_of(Usage { input, cached, cache_write, output, reasoning }: Usage) -> Value {
     json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": cache_write},
@@ -253,7 +253,7 @@ impl Dialect for Responses {
         match part {
             Part::Opened(text) => self.text_begins(text, out),
             Part::Delta(text, delta) => self.text_goes_on(text, delta, out),
-            // There is no word for it: the event that ends the text has the right one.
+            // The protocol cannot express these; the event that ends a replaced text has the right one.
             Part::Replaced(..) | Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
             Part::Closed(text, Some(event)) => {
                 let What::Text { content, usage, .. } = event.what else { return };
@@ -266,14 +266,14 @@ impl Dialect for Responses {
         }
     }
 
-    /// It goes on in the same response when somebody has answered.
+    /// An answered interrupt continues the same response.
     fn ends_with(&self, event: &Event<'_>) -> bool {
         event.frame.terminal.is_some()
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
+    fn write(&mut self, chunk: &mut BytesMut, event: Said, at: Option<&Position>) {
         let Some(number) = at.and_then(Position::number) else { return };
-        let Said { event_type, members } = said;
+        let Said { event_type, members } = event;
         for bytes in [b"event: ", event_type.as_bytes(), b"\ndata: ", &members, b",\"sequence_number\":"] {
             chunk.put_slice(bytes);
         }
@@ -285,12 +285,12 @@ impl Dialect for Responses {
     }
 }
 
-/// About the text of an item.
+/// The members of an event about the text of an item.
 fn of_text(item_id: &str, output_index: usize) -> AboutItem<'_> {
     AboutItem { item_id: Some(item_id), output_index, content_index: Some(0), ..AboutItem::default() }
 }
 
-/// The event of a piece of a text, and a member that clients expect in it.
+/// The delta event of a kind of text, and a member that clients expect in it.
 fn delta_of(kind: Kind) -> (&'static str, Option<[u8; 0]>) {
     match kind {
         Kind::Message => ("response.output_text.delta", Some([])),
@@ -302,7 +302,7 @@ fn output_text(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-/// A text as it is, an error's message, or JSON.
+/// A string as it is, the `message` of an object, or JSON.
 fn words(value: Option<JsonSlice<'_>>, otherwise: &str) -> String {
     let Some(value) = value else { return otherwise.to_owned() };
     let text: Option<String> = serde_json::from_str(value.as_str()).ok();

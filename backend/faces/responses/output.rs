@@ -9,8 +9,8 @@ use serde_json::{
 use super::Said;
 use crate::domain::limits::RESPONSE_OUTPUT_BYTES_MAX;
 
-/// The items in the order in which they began. One that would exceed the bound is left out of the response, but has its
-/// index and its events.
+/// The items in the order in which they began. One that would exceed the bound is left out of the response, but keeps
+/// its index and its events.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     items: Vec<Option<Box<RawValue>>>,
@@ -18,12 +18,12 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The items that have room.
+    /// The items within the bound.
     pub(super) fn items(&self) -> Vec<&RawValue> {
         self.items.iter().flatten().map(AsRef::as_ref).collect()
     }
 
-    /// How many have none.
+    /// The number of items left out.
     pub(super) fn left_out(&self) -> usize {
         self.items.iter().filter(|item| item.is_none()).count()
     }

@@ -1,5 +1,5 @@
-//! What `responses.create` posts. A member that would change what the agent does and cannot is refused by its name; one
-//! that only advises is ignored; one that does not exist is refused.
+//! The body of `responses.create`. A member that only advises is ignored; one that would have to change what the agent
+//! does, or that does not exist, is rejected by its name.
 
 use serde_json::{Map, Value, json};
 
@@ -11,10 +11,10 @@ use crate::{
     faces::asked::{Decided, InvalidMember, client_tool},
 };
 
-/// Before a run's id in a response's.
+/// Prefix of a response's id, before its run's id.
 pub const ID_PREFIX: &str = "resp_";
 
-/// Members that are read, and have no effect here.
+/// Members that are accepted without effect.
 const IGNORED: [&str; 14] = [
     "include",
     "parallel_tool_calls",
@@ -32,7 +32,7 @@ const IGNORED: [&str; 14] = [
     "context_management",
 ];
 
-/// Members that would change the answer, and why they cannot. Null is accepted.
+/// Members that cannot take effect, and why. Null is accepted.
 const REFUSED: [(&str, &str); 13] = [
     ("instructions", "an agent's instructions are those of its configuration"),
     ("temperature", "an agent's temperature is that of its configuration"),
@@ -49,14 +49,14 @@ const REFUSED: [(&str, &str); 13] = [
     ("tool_choice", "the agent chooses its tools"),
 ];
 
-/// The body of a creation.
+/// A response to create.
 #[derive(Debug, PartialEq)]
 pub struct CreateResponse {
     pub agent: Name,
     /// The messages of the run's input, the results of the client's calls among them.
     pub messages: Vec<Value>,
     pub decided: Vec<Decided>,
-    /// The run that asked for what is decided.
+    /// The run that asked for the approvals.
     approves: Option<RunId>,
     /// The tools that the client executes, as a run's input has them.
     pub tools: Vec<Value>,
@@ -103,7 +103,7 @@ impl CreateResponse {
         Ok(new)
     }
 
-    /// An approval is of the response that asked for it, and of no other in which a call has the same id.
+    /// An approval belongs to the response that asked for it, and to no other with a call of the same id.
     fn check_approvals(&self) -> Result<(), InvalidMember> {
         match (self.previous, self.approves) {
             (None, Some(_)) => {
@@ -166,7 +166,7 @@ impl CreateResponse {
                     }
                     self.decided.push(decided);
                 }
-                // What the thread has already: a client may send the last response's output back.
+                // The thread has these already: a client may send the last response's output back.
                 "reasoning" | "function_call" | "mcp_call" | "mcp_approval_request" | "item_reference" => {
                     let rule = "the agent continues from its thread; send previous_response_id and only what is new";
                     return Err(InvalidMember::new(at, rule));

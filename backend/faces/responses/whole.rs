@@ -1,4 +1,4 @@
-//! A response as one JSON object: as it stands, or as it is when the run has ended or waits for a person.
+//! A response as one JSON object: as it is now, or when the run has ended or waits for a person.
 
 use bytes::{BufMut as _, BytesMut};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// When it is said.
+/// When the response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Now,
@@ -20,7 +20,7 @@ pub enum When {
     Settled,
 }
 
-/// Says a response once, and is then over.
+/// Sends a response once, and is then over.
 #[derive(Debug)]
 pub struct Whole {
     response: Responses,
@@ -61,8 +61,8 @@ impl Dialect for Whole {
         self.response.ends_with(event)
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, said: Value, _: Option<&Position>) {
-        chunk.put_slice(said.to_string().as_bytes());
+    fn write(&mut self, chunk: &mut BytesMut, response: Value, _: Option<&Position>) {
+        chunk.put_slice(response.to_string().as_bytes());
     }
 
     fn is_over(&self) -> bool {

@@ -20,7 +20,7 @@ use crate::{
     store::artifacts::Artifact,
 };
 
-/// What RFC 8187 allows in a value.
+/// Characters to encode: all but those that RFC 8187 allows in a value.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -123,7 +123,7 @@ enum Part {
     Whole,
     /// From the first to the last byte, inclusive.
     Of(u64, u64),
-    /// Nothing that exists.
+    /// Outside of the content.
     Beyond,
 }
 

@@ -73,7 +73,7 @@ async fn import(
     Ok((status, Reply(Artifact::from(kept.artifact))))
 }
 
-/// What is known before the first byte; its size and its time follow.
+/// The record as known before the first byte; size and time follow.
 fn described(run_id: RunId, artifact_id: ArtifactId, query: &Query, headers: &HeaderMap) -> Result<Record, Problem> {
     let missing = |field: &'static str| Problem::new(Code::InvalidRequest, "this parameter is required").field(field);
     check_form(headers)?;

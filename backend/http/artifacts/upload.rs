@@ -75,7 +75,7 @@ async fn upload(
         }
     };
     let upload = arrive(&server, owner, &head.headers, body).await?;
-    // It may have ended while the bytes arrived; then they do not even get their name.
+    // The run may have ended while the bytes arrived; then they are discarded.
     check_live(&server, &context, draft.event_id.as_ref()).await?;
     let kept = Box::pin(server.timeline.keep_artifact(&context, upload, draft)).await?;
     let status = if kept.already_kept { StatusCode::OK } else { StatusCode::CREATED };
@@ -87,7 +87,7 @@ async fn upload(
     Ok(response)
 }
 
-/// What can be checked before the first byte.
+/// Checks before the first byte.
 async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &HeaderMap) -> Result<Draft, Problem> {
     let invalid = |field: &'static str, rule: &str| Problem::new(Code::InvalidRequest, rule).field(field);
     let name: Option<ArtifactName> = query.parsed("name")?;
@@ -126,7 +126,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
     read.map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("Content-Type"))
 }
 
-/// Reads a body as it arrives.
+/// Streams a body into the artifact store as it arrives.
 pub(super) async fn arrive(
     server: &Server,
     owner: &OwnerId,
@@ -134,7 +134,7 @@ pub(super) async fn arrive(
     body: Body,
 ) -> Result<Upload, Problem> {
     let mut bytes = std::pin::pin!(body.into_data_stream());
-    let seen = looked_through(bytes.as_mut(), CredentialGuard::of(headers, server));
+    let seen = scanned(bytes.as_mut(), CredentialGuard::of(headers, server));
     match server.timeline.artifacts().receive(owner, seen).await {
         Ok(upload) => {
             server.received.used(owner, usize::try_from(upload.size).unwrap_or(usize::MAX));
@@ -150,7 +150,7 @@ pub(super) async fn arrive(
     }
 }
 
-/// Rejects an upload to a run that has ended, unless it repeats one that came in time.
+/// Rejects an upload to a run that has ended, unless it repeats one that was stored.
 async fn check_live(server: &Server, context: &RunContext, event: Option<&EventId>) -> Result<(), Problem> {
     let (owner, run) = (&context.owner_id, context.run_id);
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
@@ -166,19 +166,19 @@ async fn check_live(server: &Server, context: &RunContext, event: Option<&EventI
     Err(EmitError::Refused(Refusal::Ended { status }).into())
 }
 
-/// The body's bytes as they arrive. They must not contain a credential.
-fn looked_through(
+/// Passes on the body's bytes, and fails if they contain a credential.
+fn scanned(
     bytes: Pin<&mut BodyDataStream>,
     guard: CredentialGuard,
 ) -> impl Stream<Item = Result<Bytes, Problem>> + Send {
     let mut scan = Scan::new(guard);
     let end = stream::once(std::future::ready(None));
     bytes.map(Some).chain(end).filter_map(move |bytes| {
-        let looked = match bytes {
+        let checked = match bytes {
             Some(Ok(bytes)) => Some(scan.take(&bytes).map(|()| bytes)),
             Some(Err(_)) => Some(Err(Problem::new(Code::InvalidRequest, "the body ended early"))),
             None => scan.finish().err().map(Err),
         };
-        std::future::ready(looked)
+        std::future::ready(checked)
     })
 }

@@ -1,4 +1,4 @@
-//! A posted message. Each member is parsed by itself, so that the error names the one that is wrong.
+//! A posted message. Members are parsed one by one, so that an error names the invalid one.
 
 use std::str::FromStr;
 
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    fn told(ts: Value) -> Option<(String, u8)> {
+    fn parsed(ts: Value) -> Option<(String, u8)> {
         let ts = serde_json::from_value(ts).unwrap();
         time(ts).unwrap_or_else(|problem| panic!("{problem:?}")).map(|(at, digits)| (at.to_rfc3339(), digits))
     }
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn a_time_is_a_text_or_a_number_of_seconds() {
         let at = |text: &str, digits: u8| Some((format!("2026-11-22T05:13:58{text}+00:00"), digits));
-        assert_eq!(told(json!("2026-11-22T05:13:58Z")), at("", 0));
-        assert_eq!(told(json!("2026-11-22T06:13:58.5+01:00")), at(".500", 1));
-        assert_eq!(told(json!("2026-11-22T05:13:58.123456789Z")), at(".123456789", 9));
-        assert_eq!(told(json!(1_795_324_438)), at("", 0));
-        assert_eq!(told(json!(1_795_324_438.0)), at("", 0));
-        assert_eq!(told(json!(1_795_324_438.25)), at(".250", 2));
-        assert_eq!(told(json!(1_795_324_438.123_456)), at(".123456", 6));
-        assert_eq!((told(json!("")), told(Value::Null)), (None, None));
+        assert_eq!(parsed(json!("2026-11-22T05:13:58Z")), at("", 0));
+        assert_eq!(parsed(json!("2026-11-22T06:13:58.5+01:00")), at(".500", 1));
+        assert_eq!(parsed(json!("2026-11-22T05:13:58.123456789Z")), at(".123456789", 9));
+        assert_eq!(parsed(json!(1_795_324_438)), at("", 0));
+        assert_eq!(parsed(json!(1_795_324_438.0)), at("", 0));
+        assert_eq!(parsed(json!(1_795_324_438.25)), at(".250", 2));
+        assert_eq!(parsed(json!(1_795_324_438.123_456)), at(".123456", 6));
+        assert_eq!((parsed(json!("")), parsed(Value::Null)), (None, None));
         for wrong in
             [json!("yesterday"), json!("1795324438"), json!("2026-11-22"), json!(true), json!(-1), json!(1e300)]
         {

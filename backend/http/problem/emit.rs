@@ -1,4 +1,4 @@
-//! Emissions that were refused or failed.
+//! Emits that were refused or failed.
 
 use super::{Code, Problem};
 use crate::{domain::run::Refusal, timeline::emit::EmitError};

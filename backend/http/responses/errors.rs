@@ -1,5 +1,5 @@
-//! Errors of these routes in the form of `OpenAI`: `{"error": {message, type, param, code}}`, with the status that the problem
-//! has everywhere.
+//! Errors of these routes in the form of `OpenAI`: `{"error": {message, type, param, code}}`, with the problem's usual
+//! status.
 
 use axum::{
     body::{Body, to_bytes},
@@ -10,7 +10,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// More than any problem has, bytes.
+/// More than the size of any problem, in bytes.
 const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 
 /// Rewrites the problems of the routes below `/v1/`.

@@ -1,4 +1,4 @@
-//! What of a response the run's record holds: everything but its output and its state.
+//! The part of a response that the run's record has: everything but its output and its state.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) async fn head(server: &Server, record: &RunRecord) -> Map<String, Val
         None => None,
     };
     let agent = server.agents.iter().find(|agent| context.agent.as_ref() == Some(&agent.name));
-    // Open Responses has a number here; what an agent elsewhere uses is not known.
+    // Open Responses has a number here; that of an external agent is unknown.
     let temperature = agent.and_then(|agent| agent.temperature).unwrap_or(1.0);
     let tools: Vec<Value> = input.and_then(|input| input.member("tools")).unwrap_or_default();
     let head = json!({

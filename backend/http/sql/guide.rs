@@ -1,4 +1,4 @@
-//! What `docs/sql.md` says of the views, for programs. It is read from the page itself, so the two cannot differ.
+//! `docs/sql.md` on the views, for programs. It is read from the page itself, so the two cannot differ.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -84,7 +84,7 @@ impl Guide {
     }
 }
 
-/// What stands under a heading.
+/// The text under a heading.
 fn section(heading: &str) -> &'static str {
     let mut parts = PAGE.split("\n## ");
     parts.find_map(|part| part.strip_prefix(heading)?.strip_prefix('\n')).unwrap_or_default()
@@ -107,7 +107,7 @@ fn rows(text: &'static str) -> Vec<[&'static str; 3]> {
     text.lines().filter_map(row).collect()
 }
 
-/// The examples of a section: what stands in bold before and after its first point, and the SQL below.
+/// The examples of a section: the parts of the bold text before and after the first full stop, and the SQL below.
 fn examples(heading: &str) -> Vec<(&'static str, &'static str, &'static str)> {
     let example = |block: &'static str| {
         let (bold, rest) = block.split_once("**")?;

@@ -33,7 +33,7 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 const PAGE_RUNS: usize = 100;
 
 /// One run of the server that `client` is connected to. The id of a checkpoint, the place of a write and the id of a
-/// run are fixed before it is sent, so each may be sent twice.
+/// run are fixed before a request is sent, so each request may be repeated.
 pub struct RemoteHost {
     client: Client,
     context: Arc<RunContext>,

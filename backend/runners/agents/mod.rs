@@ -85,14 +85,14 @@ impl Executor for Agents {
     }
 }
 
-/// Fails a run that cannot continue. A runner that says nothing more is taken to have completed it.
+/// Fails a run that cannot continue; without this event it would count as completed.
 async fn broken(outlet: &Outlet, why: &str) -> Done {
     let error = json!({"error": {"message": why}});
-    let said = outlet.emit(vec![NewEvent::new(EventKind::RunFailed, Json::of(&error))]).await;
-    if said.is_ok() { Done::Ended } else { Done::Stopped }
+    let outcome = outlet.emit(vec![NewEvent::new(EventKind::RunFailed, Json::of(&error))]).await;
+    if outcome.is_ok() { Done::Ended } else { Done::Stopped }
 }
 
-/// Whether work stopped because its run is over, and not because another holder has it.
+/// Whether work stopped because its run has ended, not because another holder has it.
 async fn has_ended(execution: &Execution) -> bool {
     execution.host.status().await.is_ok_and(|status| status.is_none_or(Status::is_terminal))
 }

@@ -1,6 +1,6 @@
-//! What a runner has emitted and what it was sent, kept until the server has acknowledged it.
+//! Events that a runner has emitted, kept until the server acknowledges them, and the state of its runs.
 //!
-//! No I/O: messages go in, messages to send come out. A broken connection loses nothing that is here.
+//! No I/O: messages go in, messages to send come out. Everything here survives a broken connection.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ use crate::{
     emitters::host::HostError,
 };
 
-/// What the work on an assignment gets.
+/// What the work on an assignment receives.
 pub(super) type AssignedRun = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
 
 /// Most bytes of an event apart from its payload.
@@ -65,7 +65,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// A run to work on; `None` if it is being worked on already.
+    /// Registers an assignment; `None` if the run is being worked on already.
     pub(super) fn assign(&mut self, run: RunId, attempt: i32) -> Option<AssignedRun> {
         if let Some(known) = self.runs.get(&run) {
             if known.attempt >= attempt {
@@ -87,9 +87,9 @@ impl Outbox {
         let (reply, answer) = oneshot::channel();
         let bytes: usize = events.iter().map(|event| event.payload.as_str().len() + EVENT_MEMBERS_BYTES).sum();
         if bytes > RUNNER_MESSAGE_BYTES_MAX {
-            // The server would close the connection each time it is sent.
-            let said = format!("{bytes} bytes exceed the limit of one message");
-            _ = reply.send(Err(HostError::refused(said)));
+            // The server would close the connection each time the message is sent.
+            let reason = format!("{bytes} bytes exceed the limit of one message");
+            _ = reply.send(Err(HostError::refused(reason)));
             return answer;
         }
         match self.working(run).filter(|run| !run.is_done) {
@@ -176,9 +176,9 @@ impl Outbox {
             if let Some(at) = run.waiting.iter().position(|message| message.n == n) {
                 run.sent = run.sent.saturating_sub(1);
                 if let Some(message) = run.waiting.remove(at) {
-                    let said = format!("{} ({})", error.detail, error.code.as_str());
+                    let reason = format!("{} ({})", error.detail, error.code.as_str());
                     let is_retryable = error.code == RunnerCode::Unavailable;
-                    complete(message.reply, Err(HostError { reason: said, is_retryable }));
+                    complete(message.reply, Err(HostError { reason, is_retryable }));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The end of a connection: writes in progress are completed, and what was given back is released.
+//! The end of a connection: writes in progress are completed, and returned runs are released.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -46,8 +46,8 @@ impl Connection {
         _ = self.put(Message::Close(Some(left_over))).await;
         self.work.abort_all();
         (self.held, self.room) = (HashMap::new(), None);
-        // What the peer still sends is read until it closes as well (RFC 6455 §7.1.1): a connection that is closed with unread
-        // bytes is reset, and the peer may not get to read why.
+        // Reads until the peer closes as well (RFC 6455 §7.1.1): closing with unread bytes resets the connection, and
+        // the peer may not see the reason.
         let close = async {
             _ = self.sink.close().await;
             while let Some(Ok(message)) = stream.next().await {

@@ -1,4 +1,4 @@
-//! The inputs of runs before they are assigned: those that are too large for the log are read from their artifacts.
+//! The inputs of runs before assignment: inputs too large for the log are read from their artifacts.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::{
     timeline::emit::EmitError,
 };
 
-/// A run that is not assigned now: it was given back, or has failed.
+/// A run that is not assigned now: it was put off, or has failed.
 pub(super) struct NotAssigned;
 
 impl Connection {
-    /// The whole inputs of these jobs, in their order. All are read within the time of one, some at once.
+    /// The complete inputs of these jobs, in order. They share the time limit of one, and some are read concurrently.
     pub(super) fn inputs(
         &self,
         jobs: Vec<Assignment>,
@@ -41,8 +41,8 @@ impl Connection {
     }
 }
 
-/// The input of a job. One that cannot be read now is given back, and assigned when the next claim can read it; one whose
-/// artifact is damaged fails its run.
+/// The input of a job. If it cannot be read now, the job is put off until a later claim; if its artifact is damaged,
+/// the run fails.
 async fn whole(dispatch: &Dispatch, job: &Assignment, until: Instant) -> Result<Option<Json>, NotAssigned> {
     let Some(input) = job.fields.input.clone() else { return Ok(None) };
     let reading = dispatch.timeline().whole_input(&job.context, input);
@@ -60,7 +60,7 @@ async fn whole(dispatch: &Dispatch, job: &Assignment, until: Instant) -> Result<
     Err(NotAssigned)
 }
 
-/// Fails a run whose input nobody can read, after the runs below it.
+/// Cancels the runs below, then fails a run whose input is unreadable.
 async fn fail(dispatch: &Dispatch, job: &Assignment, why: &str) -> Result<(), EmitError> {
     let (timeline, context) = (dispatch.timeline(), &job.context);
     let reason = Title::trusted("the run it worked for failed");

@@ -39,7 +39,7 @@ impl Connection {
         let until = dispatch.timeline().clock().now() + dispatch.lease();
         let renewed = dispatch.renew(&ids).await;
         drop(turn);
-        // An unreachable database is not the runner's fault; the next heartbeat will come.
+        // An unreachable database is not the runner's fault; the next heartbeat tries again.
         let Ok(lost) = renewed else { return Ok(()) };
         for held in self.held.values_mut().filter(|held| !lost.contains(&held.job.lease_id)) {
             held.lease_until = held.lease_until.max(until);
@@ -57,7 +57,7 @@ impl Connection {
 
     /// Claims as many jobs as there is room for.
     pub(super) async fn claim(&mut self) -> Step {
-        // Also without room: a busy runner still serves its agents, and that is recorded with the claim.
+        // Also without room: the claim records that a busy runner still serves its agents.
         let free = self.capacity.saturating_sub(self.held.len());
         let turn = self.hub.turn(&self.peer.owner).await;
         if self.hub.draining.is_cancelled() {
@@ -79,12 +79,12 @@ impl Connection {
             let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run_id));
             let assign = ToRunner::Assign(Box::new(held.assign(input, answers)));
             if let Some(before) = self.held.get(&run_id).filter(|before| before.is_leaving) {
-                // Its own `run.done` has just released the job, and it is the first to claim it again.
+                // Its own `run.done` has just released the job, and this connection claims it again.
                 let ack = Ack { run_id, n: before.answered, last_seq: before.last_seq.get() };
                 self.leave(run_id);
                 self.say(&ToRunner::Ack(ack)).await?;
             }
-            // Its own lease had lapsed, and it is the first to claim the job again.
+            // If it is still held, its lease had lapsed, and this connection claims the job again.
             self.lost(run_id).await?;
             self.left.retain(|left| left.run_id != run_id);
             self.held.insert(run_id, held);
@@ -134,7 +134,7 @@ impl Connection {
         let held: Vec<_> = runs
             .iter()
             .filter_map(|run| self.held.get(run))
-            // A task in progress reports by itself.
+            // A task in progress reports its own outcome.
             .filter(|held| !held.is_busy)
             .map(|held| (held.job.context.run_id, held.job.lease_id))
             .collect();

@@ -1,4 +1,4 @@
-//! A batch as the statement takes it: arrays, and JSON of what is rare.
+//! A batch as parameters of the statement: arrays, and JSON for rare parts.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The heads that a batch moves.
+/// The run heads that a batch advances.
 #[derive(Default)]
 pub(super) struct Heads<'a> {
     pub run_id: Vec<Uuid>,
@@ -107,14 +107,14 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// The links of a batch, and what it takes to make them again after other ones.
+/// The links of a batch, and what is needed to recompute them after another writer's events.
 #[derive(Default)]
 pub(super) struct Chain<'a> {
-    /// Of each event, 32 bytes.
+    /// 32 bytes per event.
     pub links: Vec<u8>,
-    /// Of each event the content, 32 bytes, run by run in the order of the heads.
+    /// Content hashes, 32 bytes per event, run by run in the order of the heads.
     pub contents: Vec<u8>,
-    /// Where the contents of each head begin, counted from 1.
+    /// Byte offset at which the contents of each head begin, from 1.
     pub first: Vec<i32>,
     pub link_before: Vec<Option<&'a [u8]>>,
 }
@@ -144,10 +144,10 @@ fn json(rows: &[impl Serialize]) -> Option<String> {
     (!rows.is_empty()).then(|| serde_json::to_string(rows).expect("columns are values that JSON has"))
 }
 
-/// A call of a model that a batch tells of.
+/// A model call recorded in a batch.
 #[derive(Serialize)]
 struct CallRow {
-    /// Which event of the batch tells it, from 1.
+    /// Index of its event in the batch, from 1.
     n: i64,
     run_id: Uuid,
     model: Option<String>,
@@ -192,12 +192,12 @@ struct NewRun<'a> {
     #[serde(flatten)]
     fields: &'a RunFields,
     depth: i16,
-    /// As `bytea` is written.
+    /// In the text format of `bytea`.
     request_hash: String,
-    /// Microseconds, as the columns have: Postgres would round what is finer.
+    /// Truncated to microseconds: Postgres would round.
     created_at: DateTime<Utc>,
     imported_at: Option<DateTime<Utc>>,
-    /// Not a column: it gets a row of `store.job` as well.
+    /// Not a column: whether it gets a row of `store.job` as well.
     is_job: bool,
 }
 
@@ -227,7 +227,7 @@ struct OwnerRow<'a> {
     noted: Option<i64>,
 }
 
-/// What most batches have nothing of.
+/// Parts that most batches do not have.
 pub(super) struct Rare {
     pub births: Option<String>,
     pub aliases: Option<String>,
@@ -245,7 +245,7 @@ impl Rare {
     }
 }
 
-/// The owners of a batch, for the notes of its pieces.
+/// The owners of a batch as JSON, for the notes of its pieces.
 pub(super) fn noted(owners: &Owners) -> Option<String> {
     let rows = owners.owner_id.iter().zip(&owners.noted);
     json(&rows.map(|(owner_id, noted)| OwnerRow { owner_id, noted: *noted }).collect::<Vec<_>>())

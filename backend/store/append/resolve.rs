@@ -1,4 +1,4 @@
-//! What became of a batch whose commit got no answer.
+//! Resolves a batch whose commit was not acknowledged.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use crate::{
 impl Appender {
     /// Finds out, on a new connection, whether a batch was committed before the old one was lost, and where.
     ///
-    /// Raising the epoch first makes it impossible for the lost statement to execute afterwards. It can only have
-    /// written after `least`, the lane's position when it began.
+    /// Raising the epoch first makes it impossible for the lost statement to execute afterwards. That statement can
+    /// only have written after `least`, the lane's position when it began.
     pub async fn resolve(&mut self, batch: &Batch, least: i64) -> Result<Option<Committed>, Error> {
         let raised = sqlx::query!(
             "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch, history",
@@ -29,7 +29,7 @@ impl Appender {
         self.mark = LaneState { position: raised.position, epoch: raised.epoch, history, ..self.mark };
         let Some(first) = batch.events.first() else { return Ok(None) };
         let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
-        // By the first event, wherever another writer may have moved it: a batch is stored whole or not at all.
+        // Located by its first event, which another writer may have moved: a batch is stored entirely or not at all.
         let found = sqlx::query!(
             r#"select position from store.run_event
                where lane = $1 and run_id = $2 and seq >= $3 and type = $4 and at = $5 and payload::text = $6

@@ -1,10 +1,10 @@
-//! Sessions that keep a lane's row.
+//! Database sessions that keep a lane's row locked.
 
 use super::{Appended, Appender, Batch};
 use crate::store::{Error, Fate, Store};
 
 impl Store {
-    /// Ends sessions that hold the row of a lane and have been waited for by the database for long: their client, or what is
+    /// Ends sessions that lock a lane's row and have not heard from their client for long: the client, or something in
     /// between, was cut off in the middle of an append.
     pub(super) async fn end_stuck_writers(&self) -> Result<(), Error> {
         let ended = self
@@ -30,7 +30,7 @@ impl Appender {
         self.ending_stuck(appended).await
     }
 
-    /// Ends whoever keeps the lane's row if that is why a statement was not executed.
+    /// Ends stuck writers if a statement failed because the lane's row is locked.
     pub(super) async fn ending_stuck<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
         if done.as_ref().is_err_and(|error| error.fate() == Fate::Locked) {
             self.store.end_stuck_writers().await?;

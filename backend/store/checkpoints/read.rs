@@ -1,4 +1,4 @@
-//! Reading checkpoints: first found with their sizes, then read when there is room for them.
+//! Reading checkpoints: first their keys and sizes, then, when there is room for them, their contents.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::{
     store::{Error, content::signed, page::Page},
 };
 
-/// A connection that carried more than this is closed: opening another takes less than the values did, bytes.
+/// Bytes of a result over which its connection is closed: opening another takes less time than the transfer did.
 const RETIRING_BYTES: i64 = 4 * 1024 * 1024;
 
 /// The filter of a list of checkpoints.
@@ -79,11 +79,11 @@ impl FoundPage {
     }
 }
 
-/// A checkpoint that was searched for.
+/// The result of reading a checkpoint.
 #[derive(Debug)]
 pub enum Stored {
     Whole(Box<Checkpoint>),
-    /// It exists, and has this many bytes, more than were to be read.
+    /// It exists, but has this many bytes, more than the limit.
     Larger(u64),
 }
 
@@ -151,7 +151,7 @@ impl From<Row> for Checkpoint {
 }
 
 impl Checkpoints<'_> {
-    /// The checkpoints of this owner on a page, newest first. The page also ends before its values are too many bytes,
+    /// The checkpoints of this owner on a page, newest first. The page also ends before its values have too many bytes,
     /// but has at least one checkpoint.
     pub async fn find(
         self,
@@ -191,7 +191,7 @@ impl Checkpoints<'_> {
         .await
     }
 
-    /// Reads what was found, which may be less by now. [`Error::Busy`] if one of them has grown since.
+    /// Reads the found checkpoints, without those removed since. [`Error::Busy`] if one of them has grown since.
     pub async fn read(self, owner: &OwnerId, found: &FoundPage) -> Result<Vec<Checkpoint>, Error> {
         let keys = &found.keys;
         let Some(largest) = keys.iter().max_by_key(|key| key.bytes) else { return Ok(Vec::new()) };
@@ -226,8 +226,8 @@ impl Checkpoints<'_> {
         }
     }
 
-    /// The checkpoints with these keys, or the one, in the order of the keys; with their values and writes, unless they
-    /// are larger than when they were found, or than the size given with the one.
+    /// The checkpoints with these keys, in their order, or the one; without contents if they are larger than when they
+    /// were found, or than the size given with the one.
     async fn stored(self, owner: &OwnerId, keys: &[Key], one: Option<(&One<'_>, u64)>) -> Result<Vec<Stored>, Error> {
         let numbers: Vec<i64> = keys.iter().map(|key| key.thread_no).collect();
         let namespaces: Vec<String> = keys.iter().map(|key| key.ns.clone()).collect();
@@ -239,7 +239,7 @@ impl Checkpoints<'_> {
         let (numbers, namespaces, ids, sizes) = (&numbers, &namespaces, &ids, &sizes);
         let one = one.map(|(one, _)| one);
         let read = self.by_itself(owner, |mut connection| async move {
-            // Also if the reader leaves in the middle of a row.
+            // Also if the reader is cancelled in the middle of a row.
             connection.retire(true);
             let rows = sqlx::query_file_as!(
                 Row,
@@ -270,7 +270,7 @@ impl Checkpoints<'_> {
     }
 }
 
-/// Nothing larger is read, for any caller: values that arrive after their checkpoint can make it so large.
+/// The limit for every caller: values that arrive after their checkpoint can make it larger.
 fn check_read(bytes: u64) -> Result<(), Error> {
     if bytes <= CHECKPOINT_READ_BYTES_MAX as u64 {
         return Ok(());

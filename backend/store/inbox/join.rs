@@ -6,12 +6,11 @@ use super::{Arrival, Inbox};
 use crate::{domain::json::Json, store::Error};
 
 impl Inbox<'_> {
-    /// Adds a delivery to the message with this name in its chat, or begins that message with it; it can be claimed
-    /// from `until` on, and every further delivery puts that off. `joined` makes the message's new content. `false` if
-    /// it is too late for this delivery, because the message was claimed, or because it cannot take more: then it is a
-    /// message of its own.
+    /// Adds a delivery to the message of this name in its chat, or starts that message; it can be claimed from `until`
+    /// on, which every further delivery postpones. `joined` returns the message's new content. `false` if the delivery
+    /// must be a message of its own, because the message was already claimed or cannot take more.
     ///
-    /// The row's lock decides between two deliveries, and between a delivery and a claim.
+    /// The row's lock serializes deliveries and claims.
     pub async fn join(
         self,
         arrival: &Arrival<'_>,
@@ -20,7 +19,7 @@ impl Inbox<'_> {
         joined: impl Fn(&Json) -> Option<Json>,
     ) -> Result<bool, Error> {
         let Some(piece) = arrival.message_id else { return Ok(false) };
-        // Not the key of any single message.
+        // Never the key of a single message.
         let key = format!("+{}\u{1f}{name}", arrival.chat_id);
         self.transaction(arrival.owner, async |mut tx| {
             let begun = sqlx::query!(
@@ -57,7 +56,7 @@ impl Inbox<'_> {
             )
             .fetch_optional(&mut *tx)
             .await?;
-            // Removed meanwhile, long after it was done.
+            // Processed and removed in the meantime.
             let Some(there) = there else { return Ok(false) };
             if there.has {
                 return Ok(true);

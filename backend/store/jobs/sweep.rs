@@ -1,4 +1,4 @@
-//! What becomes of jobs that no holder looks after.
+//! Jobs without an active holder.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -23,17 +23,17 @@ pub struct SweepResult {
     pub ended: Vec<(OwnerId, RunId)>,
     /// Jobs whose holders have all let their lease lapse, with the last lease of each.
     pub spent: Vec<(OwnerId, RunId, Uuid)>,
-    /// Runs of messages that wait for an agent that no process has served for a while.
+    /// Runs of messages whose agent no process has served for a while.
     pub unserved: Vec<(OwnerId, RunId, Name)>,
     /// Where the next sweep begins; `None` after the last row.
     pub next: Option<Uuid>,
-    /// There are no jobs at all.
+    /// Whether there are no jobs at all.
     pub is_idle: bool,
 }
 
 impl Jobs<'_> {
-    /// Checks some jobs after the given one: removes those that no longer need one, takes suspended ones from holders
-    /// whose lease lapsed, and returns those that have spent their attempts.
+    /// Checks some jobs after the given one: removes those that no longer need to be jobs, takes suspended ones from
+    /// holders whose lease lapsed, and returns those that have spent their attempts.
     pub async fn sweep(self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
         self.maintenance(async |mut connection| {
             let page = sqlx::query_scalar!(
@@ -90,7 +90,7 @@ impl Jobs<'_> {
     }
 }
 
-/// Those of these jobs that wait for an agent that no process has served for a while.
+/// The jobs among these whose agent no process has served for a while.
 async fn unserved(
     connection: &mut PgConnection,
     page: &[Uuid],

@@ -7,8 +7,8 @@ use super::{Pruned, drop_unused_blobs};
 use crate::{domain::principal::OwnerId, store::Error};
 
 impl Threads<'_> {
-    /// Of the checkpoints that the engine made, keeps the newest `keep` of each thread, and the newest of every run
-    /// that has not ended. Checks up to `limit` threads of all owners that were used since then.
+    /// Of the engine's checkpoints, keeps the newest `keep` of each thread, and the newest of every run that has not
+    /// ended. Checks up to `limit` threads of all owners that were used after `since`.
     pub async fn prune_old(self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let threads = self
             .maintenance(async |mut connection| {
@@ -26,7 +26,7 @@ impl Threads<'_> {
             .await?;
         let mut gone = Pruned::default();
         for thread in threads {
-            // Each in its own transaction: one that is too large to be removed in time must not keep the others.
+            // Each in its own transaction: one that is too large to be removed in time must not hold up the others.
             match self.prune_thread(&OwnerId::trusted(&thread.owner_id), thread.thread_no, keep).await {
                 Ok(one) => gone += one,
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints not pruned"),
@@ -35,7 +35,7 @@ impl Threads<'_> {
         Ok(gone)
     }
 
-    /// Skips a thread that is locked at this moment: it will be checked again.
+    /// Skips a thread that is locked now: it will be checked again.
     async fn prune_thread(self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
         self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(

@@ -1,7 +1,7 @@
-//! Whose query runs.
+//! Decides which principals' queries run.
 //!
-//! Invariants: a principal's second query takes no place that another's first one could have; and while somebody who has
-//! none waits for a place, a query that has had its share of the time makes one.
+//! Invariants: a principal's second query never takes a place for first queries; and while a principal without a place
+//! waits, a query that has used its share of the time gives up its place.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     quota::{Full, Quota, Share},
 };
 
-/// Places that are not for everybody's first query.
+/// Number of places that also take a principal's second query.
 const SECOND_PLACES: usize = 1;
 
 /// The places of queries. Cheap to clone; clones share.
@@ -29,15 +29,15 @@ pub struct Turns {
     line: watch::Sender<Line>,
 }
 
-/// Principals without a place, and queries that make one.
+/// Principals waiting for a place, and places promised to them.
 #[derive(Debug, Default)]
 struct Line {
     waiting: usize,
-    /// For so many of them somebody makes place: until they have it, whenever that one has gone.
+    /// How many of them a running query is giving its place to; counted until they have one.
     promised: usize,
 }
 
-/// Waits in the line until this is dropped.
+/// Counts as waiting until this is dropped.
 #[derive(Debug)]
 struct Counted(watch::Sender<Line>);
 
@@ -61,18 +61,18 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A place, if there is one at once.
+    /// A place, if one is free.
     pub fn try_take(&self, owner: &OwnerId) -> Result<Share, Full> {
         self.first.try_take(owner, 1).or_else(|full| self.second.try_take(owner, 1).map_err(|_| full))
     }
 
-    /// A place; `None` if there is none for long.
+    /// Waits for a place; `None` if none is free in time.
     pub(super) async fn take(&self, owner: &OwnerId) -> Option<Share> {
         let full = match self.try_take(owner) {
             Ok(place) => return Some(place),
             Err(full) => full,
         };
-        // Who has a place already does not send others away.
+        // A principal that already has a place does not displace others.
         let _counted = (full == Full::All).then(|| {
             self.line.send_modify(|line| line.waiting += 1);
             Counted(self.line.clone())
@@ -87,7 +87,7 @@ impl Turns {
         timeout(Duration::from_millis(QUERY_WAIT_MS_MAX), place).await.ok()?.ok()
     }
 
-    /// Returns when a query that begins now has to make place for somebody.
+    /// Returns when a query that begins now must give up its place to a waiting principal.
     pub(super) async fn is_wanted(&self) {
         sleep(Duration::from_millis(QUERY_SHARE_MS)).await;
         let mut changes = self.line.subscribe();
@@ -100,7 +100,7 @@ impl Turns {
             if is_one {
                 return;
             }
-            // It never fails: this is a sender.
+            // Never fails: `self` has a sender.
             let _ = changes.changed().await;
         }
     }

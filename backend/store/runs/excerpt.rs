@@ -1,4 +1,4 @@
-//! What a list tells of a run beside the run itself: a line about how it went, and what is below it.
+//! What a list shows of a run besides the run itself: a line about how it went, and its descendants.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) async fn of(
     for record in records {
         let run = record.context.run_id.uuid();
         let error = record.head.error.as_ref().filter(|_| record.head.status == Status::Failed);
-        match error.map(|error| line(&told(error))).filter(|text| !text.is_empty()) {
+        match error.map(|error| line(&failure_text(error))).filter(|text| !text.is_empty()) {
             Some(text) => _ = excerpts.insert(run, Excerpt { kind: ExcerptKind::Error, text }),
             None => others.push(run),
         }
@@ -56,7 +56,7 @@ pub(super) async fn of(
         owner.as_str(),
         &others,
         EXCERPT_EVENTS_MAX,
-        // Some of it may be blanks that one line does not have.
+        // More than a line has, since blanks are collapsed.
         i32::try_from(4 * EXCERPT_CHARS_MAX).unwrap_or(i32::MAX)
     );
     for row in messages.fetch_all(tx).await? {
@@ -68,7 +68,7 @@ pub(super) async fn of(
     Ok(excerpts)
 }
 
-/// What is below these runs; one that nothing is below has no entry.
+/// The descendants of these runs; a run without any has no entry.
 pub(super) async fn below(
     tx: &mut PgConnection,
     owner: &OwnerId,
@@ -98,7 +98,7 @@ pub(super) async fn below(
     rows.fetch_all(tx).await?.into_iter().map(|row| descendants((row.run_id, row.count, row.worst_status))).collect()
 }
 
-fn told(error: &Json) -> String {
+fn failure_text(error: &Json) -> String {
     let value: Value = serde_json::from_str(error.as_str()).unwrap_or_default();
     Failure::read(&value).map(|failure| failure.to_string()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Which runs a list or a histogram is about, for both the same.
+//! The filter of runs, shared by lists and histograms.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ pub struct RunFilter {
     pub statuses: Vec<Status>,
     pub thread_id: Option<ThreadId>,
     pub agents: Vec<Name>,
-    /// All of them.
+    /// A run must have all of them.
     pub tags: Vec<Name>,
     pub parent_run_id: Option<RunId>,
     pub external_id: Option<ExternalId>,
@@ -40,7 +40,7 @@ pub struct RunFilter {
     pub is_roots: bool,
 }
 
-/// A filter as statements take it.
+/// A filter as parameters of statements.
 pub(super) struct Values {
     pub owner: String,
     pub statuses: Vec<&'static str>,
@@ -51,7 +51,7 @@ pub(super) struct Values {
     pub external: Option<String>,
     pub root: Option<Uuid>,
     pub roles: Vec<&'static str>,
-    /// What the index is asked for.
+    /// Queries of the search index.
     pub queries: Vec<String>,
 }
 
@@ -75,8 +75,8 @@ impl RunFilter {
     }
 }
 
-/// A statement about the runs `r` that a filter leaves: what it begins with, what follows the filter, and its further
-/// values, from `$19` on.
+/// A statement over the runs `r` that pass a filter: its beginning, what follows the filter, and its further
+/// parameters, from `$19` on.
 macro_rules! filtered {
     ($row:ident, [$first:literal $(, $begin:literal)*], [$($end:literal),*], ($filter:expr, $values:expr), $($more:expr),* $(,)?) => {
         sqlx::query_as!(

@@ -28,7 +28,7 @@ pub struct Histogram {
     pub since: DateTime<Utc>,
     pub until: DateTime<Utc>,
     pub bucket_ms: i64,
-    /// The beginning of a bucket, a status and how many, in this order.
+    /// The beginning of a bucket, a status and the number of runs, in this order.
     pub counts: Vec<(DateTime<Utc>, Status, i64)>,
     pub searched: Option<Searched>,
 }
@@ -53,7 +53,7 @@ macro_rules! counted {
 }
 
 impl Runs<'_> {
-    /// Counts the runs of this owner that a filter leaves, in at most `buckets` pieces of time.
+    /// Counts the runs of this owner that pass a filter, in at most `buckets` buckets.
     pub async fn histogram(
         self,
         owner: &OwnerId,
@@ -72,7 +72,7 @@ impl Runs<'_> {
             )
             .fetch_one(&mut *tx)
             .await?;
-            // The producer of a run may say that it begins a little later than now.
+            // A run's time of creation may be slightly later than now.
             let until = filter.until.unwrap_or(ends.last.unwrap_or(now).max(now));
             let since = filter.since.unwrap_or(ends.first.unwrap_or(until)).min(until);
             let bucket_ms = width_ms(since.timestamp_millis(), until.timestamp_millis(), buckets);
@@ -109,12 +109,12 @@ async fn counted(
     rows.into_iter().map(count).collect()
 }
 
-/// The smallest round width of which at most `buckets` cover a time.
+/// The smallest round width with which at most `buckets` buckets cover a range.
 fn width_ms(since_ms: i64, until_ms: i64, buckets: i64) -> i64 {
     let [.., year] = WIDTHS_MS;
     let years = (1..).map(|count| count * year);
     let fits = |width: &i64| until_ms.div_euclid(*width) - since_ms.div_euclid(*width) < buckets;
-    // 200 buckets of 50 years are all the time there is.
+    // 200 buckets of 50 years cover all representable times.
     WIDTHS_MS.into_iter().chain(years).take(10_000).find(fits).unwrap_or(i64::MAX)
 }
 

@@ -1,8 +1,8 @@
 //! Lists of runs: filtered, sorted, a page at a time.
 //!
-//! A page is found in two steps: the ids of its runs, from narrow rows, and then the runs themselves. With words to
-//! search for, the first step looks at the next runs of the list in turn, which is quick for words that many runs have.
-//! If it has seen many runs and the page is not full, the words are rare enough for the index. Both find the same.
+//! A page is found in two steps: the ids of its runs, from narrow rows, and then the runs themselves. With a search,
+//! the first step walks the list in order, which is quick for words that many runs have. If the page is not full after
+//! many runs, the words are rare enough for the index. Both find the same.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ pub struct Listed {
     pub place: Place,
     pub record: RunRecord,
     pub excerpt: Option<Excerpt>,
-    /// What is below it, if only runs without a parent are listed.
+    /// Its descendants, if only runs without a parent are listed.
     pub descendants: Option<Descendants>,
 }
 
@@ -70,7 +70,7 @@ pub struct Listed {
 pub struct RunsPage {
     pub runs: Vec<Listed>,
     pub has_more: bool,
-    /// How far the index was, if it was asked.
+    /// How complete the index was, if it was searched.
     pub searched: Option<Searched>,
 }
 
@@ -79,13 +79,13 @@ struct Candidate {
     run_id: Uuid,
     key: i64,
     is_match: bool,
-    /// The texts of a run that can be searched before it is indexed; only of one that the index does not find.
+    /// The texts of a run that are searched before it is indexed; only for a run that the index does not find.
     texts: Option<String>,
     /// Runs that were found before the bound on their events was applied.
     candidates: i64,
 }
 
-/// The next runs in the order of their creation, and whether they have the words. It stops at a number of runs, or of
+/// The next runs in the order of their creation, and whether they have the words. Stops at a number of runs, or of
 /// their events.
 macro_rules! walk {
     ($order:literal, $than:literal, $filter:tt, $($more:expr),+) => {
@@ -114,7 +114,7 @@ macro_rules! walk {
     };
 }
 
-/// The next runs in any order, of all or of some.
+/// The next runs in any sort order, of all or of those that the index finds.
 macro_rules! sorted {
     ($runs:literal, $order:literal, $than:literal, $filter:tt, $($more:expr),+) => {
         filtered!(
@@ -181,7 +181,7 @@ impl Runs<'_> {
         .await
     }
 
-    /// The newest of this owner's runs that a filter without a search leaves, at most `limit`.
+    /// The newest of this owner's runs that pass a filter without a search, at most `limit`.
     pub async fn newest(self, owner: &OwnerId, filter: &RunFilter, limit: i64) -> Result<Vec<RunRecord>, Error> {
         let (values, wanted) = (filter.values(owner), Page { after: None, limit });
         self.transaction(owner, async |mut tx| {
@@ -196,7 +196,7 @@ impl Runs<'_> {
     }
 }
 
-/// Lets a transaction's statements be planned for their values: a filter that is not used costs nothing then.
+/// Makes Postgres plan a transaction's statements for their values, so that an unused filter costs nothing.
 pub(super) async fn plan_for_values(tx: &mut PgConnection) -> Result<(), Error> {
     sqlx::query_scalar!("select set_config('plan_cache_mode', 'force_custom_plan', true)").fetch_one(tx).await?;
     Ok(())
@@ -294,7 +294,7 @@ async fn by_index(
 
 impl Candidate {
     /// Whether a run that the index does not find has the words in its title, agent and id. So a new run is found at
-    /// once by what it is called.
+    /// once by its name.
     fn is_named(&self, filter: &RunFilter) -> bool {
         let Some(search) = filter.search.as_ref().filter(|_| filter.model.is_none()) else { return false };
         search.is_in(self.texts.as_deref().into_iter())
@@ -323,7 +323,7 @@ async fn records(tx: &mut PgConnection, owner: &OwnerId, places: &[Place]) -> Re
     Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, is_short))
 }
 
-/// The same as a list tells of them.
+/// The same with what a list shows besides.
 async fn listed(
     tx: &mut PgConnection,
     owner: &OwnerId,

@@ -1,4 +1,4 @@
-//! Runs by the beginning of their id; and how large a row of a list is.
+//! Runs by the beginning of their id; and the size of a row of a list.
 
 use super::{Row, RunRecord, Runs};
 use crate::{
@@ -31,7 +31,7 @@ impl Runs<'_> {
     }
 }
 
-/// The size of what a row holds that has no small bound.
+/// The size of a row's columns that have no small bound.
 pub(super) fn texts_bytes(row: &Row) -> usize {
     let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];
     texts.into_iter().flatten().map(String::len).sum()

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{domain::limits::DOCUMENT_WORDS_MAX, store::Error};
 
-/// Last documents of a run that may be merged with what is new.
+/// How many of a run's last documents may be merged with new words.
 const MERGED_DOCUMENTS_MAX: i64 = 16;
 
 /// The new words of a run.
@@ -21,12 +21,12 @@ pub(super) struct Document {
     run_id: Uuid,
     piece: i32,
     owner_id: String,
-    /// One a line.
+    /// One per line.
     words: String,
 }
 
-/// The documents of the new words. Small ones of the same run go into the new ones: always those that are not much larger
-/// than what is new, so a word is written again only as often as its document doubles.
+/// The documents of the new words. The run's last documents that have at most twice as many words are merged into them,
+/// so a word is written again only when its document grows by half.
 pub(super) async fn merge(tx: &mut PgConnection, mut news: BTreeMap<Uuid, News>) -> Result<Vec<Document>, Error> {
     let runs: Vec<Uuid> = news.keys().copied().collect();
     let last = sqlx::query!(

@@ -75,7 +75,7 @@ impl Sessions<'_> {
 }
 
 impl<'a> Locked<'a> {
-    /// Locks the chat's row in a transaction of its owner. A chat that has another id now is that one.
+    /// Locks the chat's row in a transaction of its owner. A chat that has moved is locked under its new id.
     pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &Chat) -> Result<Self, Error> {
         let Chat { channel, mut chat_id } = chat.clone();
         loop {
@@ -92,7 +92,7 @@ impl<'a> Locked<'a> {
             )
             .fetch_one(&mut *tx)
             .await?;
-            // Only now: the chat may have moved while its row was waited for.
+            // Checked under the lock: the chat may have moved while its row was waited for.
             let moved = sqlx::query_scalar!(
                 "select chat_id from store.chat where owner_id = $1 and channel = $2 and began_as = $3",
                 owner.as_str(),
@@ -125,7 +125,7 @@ impl<'a> Locked<'a> {
         Ok(row.map(|row| (row.session_id, row.thread_id, row.last_activity_at)))
     }
 
-    /// The session that a message arriving now belongs to. One on another thread than the message wants is ended.
+    /// The session that a message arriving now belongs to. Ends one on another thread than the message requires.
     pub(super) async fn session(
         &mut self,
         Wanted { keeping, thread }: Wanted<'_>,

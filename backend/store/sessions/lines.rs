@@ -21,7 +21,7 @@ struct Line {
 }
 
 impl Sessions<'_> {
-    /// A page of a thread's lines after a place, 0 at first.
+    /// A page of a thread's lines after a line number, 0 at first.
     pub async fn lines(self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Sessions<'_> {
-    /// Gives a chat its new id. Its sessions, their threads and the counter go with it, and what arrives under the old
-    /// id is of the new one. Repeating it changes nothing; nor does another id for a chat that has moved.
+    /// Gives a chat its new id. Its sessions, their threads and the counter move with it, and messages to the old id
+    /// belong to the new one. Repeating it changes nothing; nor does another id for a chat that has moved.
     pub async fn moved(
         self,
         owner: &OwnerId,
@@ -46,7 +46,7 @@ impl Sessions<'_> {
             if moved.rows_affected() == 0 {
                 return Ok(());
             }
-            // If something was said under the new id first, that is the session that continues.
+            // If the new id already has an open session, that one continues.
             sqlx::query!(
                 r#"with continued as (
                        select from store.session where owner_id = $1 and channel = $2 and chat_id = $4 and ended_at is null

@@ -58,7 +58,7 @@ impl Sessions<'_> {
 }
 
 /// Stores a checkpoint in a thread that has none. A concurrent call waits here for the thread's row, and then finds
-/// this one.
+/// this checkpoint.
 async fn put_first(
     tx: &mut Tx,
     owner: &OwnerId,

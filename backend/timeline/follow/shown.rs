@@ -1,4 +1,4 @@
-//! What a reader is sent of all that it hears.
+//! Which of the bus's messages a reader is sent.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::{
 };
 
 impl Follower {
-    /// Who has caught up is told of a run's silence, unless it has a later event of it.
+    /// A reader that has caught up is notified that a run has stalled, unless it has a later event of it.
     pub(super) fn hear_stall(&self, stall: Arc<Stall>) -> Vec<StreamItem> {
         let is_past = matches!(self.position(), ReadPosition::Run(seq) if *seq > stall.last_seq);
-        let is_told = self.todo == Phase::Live && !is_past && self.wants(&stall.context) && self.shows(&stall.context);
-        if is_told { vec![StreamItem::Stalled(stall)] } else { Vec::new() }
+        let is_due = self.todo == Phase::Live && !is_past && self.wants(&stall.context) && self.shows(&stall.context);
+        if is_due { vec![StreamItem::Stalled(stall)] } else { Vec::new() }
     }
 
     /// A run whose parent belongs to the tree also belongs to it.

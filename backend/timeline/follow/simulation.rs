@@ -1,11 +1,11 @@
 //! Property test of the follower: random orders of commits, publications, late or failed pages, lag and reconnects.
 //!
-//! The follower, the splice, the gate and the bus are real; the log and the writer are simulated. Whatever happens, a reader
-//! gets each event of its runs once and in order, each token where it belongs, one `caught_up` a connection, and the end
-//! after everything else.
+//! The follower, the splice, the gate and the bus are real; the log and the writer are simulated. In each case a reader
+//! gets each event of its runs once and in order, each token where it belongs, one `caught_up` per connection, and the
+//! end after everything else.
 //!
-//! There is one thread, and a reader is polled whether or not it was woken: what happens between two steps of the gate, and
-//! lost wake-ups, are left to the fault harness.
+//! There is one thread, and a reader is polled whether or not it was woken: races inside the gate, and lost wake-ups,
+//! are left to the fault harness.
 
 mod log;
 mod reader;
@@ -41,13 +41,13 @@ const CASES: u32 = 2_000;
 /// A root, its child, and a run that belongs to neither.
 const RUNS: usize = 3;
 const LANES: usize = 2;
-/// Polls in which a reader has what is left once everything has ended.
+/// Most polls that a reader needs to finish once everything has ended.
 const POLLS_MAX: usize = 10_000;
 
-/// What happens next.
+/// A step of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// A run commits so many events; they are published later.
+    /// A run commits this many events; they are published later.
     Commit(usize, u8),
     /// A token of a run's open message.
     Token(usize),
@@ -55,23 +55,23 @@ enum Act {
     Complete(usize),
     /// A run ends.
     End(usize),
-    /// So many of what waits for it are published, one by one.
+    /// This many of the waiting publications are made, one by one.
     Publish(u8),
-    /// So many of what waits for it are not published: readers have to read them.
+    /// This many of the waiting publications are skipped: readers have to read the log.
     Skip(u8),
-    /// The reader is polled so often.
+    /// The reader is polled this many times.
     Read(u8),
     /// Time passes.
     Wait,
-    /// The reader stops waiting, and asks again.
+    /// The reader's call is dropped, and made again.
     Drop,
-    /// The reader is cut off, and comes back with the last id it has.
+    /// The reader is cut off, and resumes after the last id it has.
     Cut,
 }
 
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Of the first run, of its tree, or of everything.
+    /// Follows the first run (0), its tree (1), or everything (2).
     reader: usize,
     bus_frames: usize,
     acts: Vec<Act>,
@@ -150,7 +150,7 @@ async fn simulate(plan: &Plan) -> Tally {
             Act::Cut => reader.reconnect(),
         }
     }
-    // Everything ends and is published, pages arrive again, and the reader reads until it has all of it.
+    // Everything ends and is published, pages no longer fail, and the reader reads until it has everything.
     (0..RUNS).for_each(|run| writer.end(run));
     log.heal();
     while writer.has_waiting() {

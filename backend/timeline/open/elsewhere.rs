@@ -1,7 +1,7 @@
 //! Copies of open texts that other processes have saved, for readers of this one.
 //!
-//! A copy follows what is saved: what it lacks is added to it, as deltas that readers get like any other. It ends as the
-//! text does, by the durable event, or when it is no longer saved.
+//! A copy follows what is saved: additions reach readers as ordinary deltas. It ends with the durable event that ends
+//! the text, or when the text is no longer saved.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -41,7 +41,7 @@ impl Origin {
     }
 }
 
-/// What was closed while saved texts were being read. They may have been read before that.
+/// What was closed during a read of saved texts, whose result may still have it.
 #[derive(Debug, Default)]
 pub(super) struct Closings {
     spans: HashSet<(RunId, Option<SpanId>)>,
@@ -78,8 +78,8 @@ impl Closings {
 }
 
 impl OpenTexts {
-    /// Saved texts of these runs (`None`: all runs of the owner) are about to be read. Returns up to which piece each of
-    /// their texts is known here.
+    /// To be called before saved texts of these runs (`None`: all runs of the owner) are read. Returns the last piece
+    /// of each of their texts known here.
     pub(in crate::timeline) fn begin_reading(
         &mut self,
         asked: &[(OwnerId, Option<RunId>)],
@@ -96,12 +96,12 @@ impl OpenTexts {
         known
     }
 
-    /// They could not be read.
+    /// To be called when they could not be read.
     pub(in crate::timeline) fn give_up_reading(&mut self) {
         self.closings = None;
     }
 
-    /// Brings the copies up to what was read, and drops those of which nothing is saved any more, if all of it was read.
+    /// Brings the copies up to date with what was read; if the read was complete, drops those that are no longer saved.
     pub(in crate::timeline) fn copy(
         &mut self,
         asked: &[(OwnerId, Option<RunId>)],
@@ -125,7 +125,7 @@ impl OpenTexts {
         added
     }
 
-    /// Adds to copies what their processes have sent. What does not continue a copy is dropped: the table has it too.
+    /// Adds to copies what their processes have sent. What does not continue a copy is dropped and comes by the table.
     pub(in crate::timeline) fn go_on(&mut self, texts: Vec<LiveText>) -> Vec<Added> {
         let mut added = Vec::new();
         for LiveText { run_id, span_id, text_id, at, first_piece, left_out, mut pieces } in texts {
@@ -137,7 +137,7 @@ impl OpenTexts {
             if copied.text_id != text_id || !sent.contains(&piece) || piece == first_piece && copied.bytes < left_out {
                 continue;
             }
-            // What was left out of the first piece is in the copy; of a piece that is complete there, nothing is needed.
+            // The copy has the bytes left out of the first piece; pieces before its last one are not needed.
             if let (true, Some(first)) = (piece == first_piece, pieces.first_mut()) {
                 first.insert_str(0, &span.text.piece(piece, left_out).unwrap_or_default());
             }
@@ -157,7 +157,7 @@ impl OpenTexts {
         added
     }
 
-    /// Drops the copies of runs that nobody reads here.
+    /// Drops the copies of runs without readers here.
     pub(in crate::timeline) fn drop_unheard(&mut self, is_heard: impl Fn(&RunContext) -> bool) {
         let unheard = self.runs.iter().filter(|(_, open)| !is_heard(&open.context)).map(|(run, _)| *run);
         for run in unheard.collect::<Vec<_>>() {
@@ -181,11 +181,11 @@ impl OpenTexts {
         runs.collect()
     }
 
-    /// Adds to a copy what was saved since, or begins one.
+    /// Adds what was saved since to a copy, or begins one.
     fn follow(&mut self, context: &Arc<RunContext>, text: &SavedText, added: &mut Vec<Added>) {
         let (run, span_id, text_id) = (context.run_id, &text.key.span_id, text.key.text_id);
         let (mut piece, mut bytes) = match self.span(run, span_id).map(|span| &span.origin) {
-            // It will take the span over.
+            // This process's own text will take over the span.
             Some(Origin::Here(saving)) if saving.is_first() => return,
             Some(Origin::Elsewhere(copied)) if copied.text_id == text_id => (copied.piece, copied.bytes),
             // The span has another text now.
@@ -201,12 +201,12 @@ impl OpenTexts {
                 (piece, bytes) = (*at, 0);
             }
             if *at == piece && whole.as_ref().is_some_and(|whole| whole.len() < bytes) {
-                // Saved before what is here was sent.
+                // This save is older than what was already received.
                 return;
             }
             let is_begun = self.span(run, span_id).is_some();
             let new = whole.as_ref().filter(|_| *at == piece && is_begun == (piece > 0 || bytes > 0));
-            // Something is missing in between; it begins anew when it is read the next time.
+            // A part is missing; the copy begins again at the next read.
             let Some(new) = new.and_then(|whole| whole.get(bytes..)) else {
                 self.drop_copies(run, |dropped| dropped == span_id);
                 return;
@@ -216,7 +216,7 @@ impl OpenTexts {
             }
             let Some(share) = self.room(context, span_id, new.len()) else { return };
             if is_begun && self.span(run, span_id).is_none() {
-                // There was room only without what is copied of it.
+                // Making room dropped this copy.
                 return;
             }
             bytes += new.len();

@@ -17,17 +17,17 @@ pub struct OpenText {
     pub context: Arc<RunContext>,
     pub event_type: EventType,
     pub span_id: SpanId,
-    /// Whose words they are, as the first delta says; `assistant` if it does not.
+    /// As named by the first delta, else `assistant`; a copy is always `assistant`.
     pub role: Cow<'static, str>,
     /// Characters of the text: the offset of the next delta.
     pub chars: usize,
-    /// Whether another process writes it, or wrote it: that one may have been killed.
+    /// Whether it is another process's text; that process may have been killed.
     pub is_copy: bool,
     pub(super) bytes: usize,
     pub(super) text: Arc<Text>,
 }
 
-/// The same without keeping the text: it is there as long as the process has it.
+/// The same without keeping the text, which is available as long as the process has it.
 #[derive(Clone, Debug)]
 pub struct HeldText {
     context: Arc<RunContext>,
@@ -40,7 +40,7 @@ pub struct HeldText {
 }
 
 impl HeldText {
-    /// The text as it was then; `None` if the process does not have it any more.
+    /// The text as it was then; `None` if the process no longer has it.
     pub fn open(self) -> Option<OpenText> {
         let Self { context, event_type, span_id, role, chars, bytes, text } = self;
         Some(OpenText { context, event_type, span_id, role, chars, is_copy: true, bytes, text: text.upgrade()? })
@@ -48,7 +48,7 @@ impl HeldText {
 }
 
 impl OpenText {
-    /// A text that is in no table, in pieces of two characters: what tests of readers give them.
+    /// A text outside any `OpenTexts`, in pieces of two characters, for tests of readers.
     #[doc(hidden)]
     pub fn for_tests(context: &Arc<RunContext>, event: &EventType, span: &SpanId, text: &str, is_copy: bool) -> Self {
         let share = Quota::new(1, 1).try_take(&context.owner_id, 0).expect("nothing is free");
@@ -60,7 +60,7 @@ impl OpenText {
         Self { context, event_type, span_id, role, chars, is_copy, bytes, text: Arc::new(kept) }
     }
 
-    /// The same text of this role.
+    /// The same text with this role.
     #[doc(hidden)]
     #[must_use]
     pub fn by(self, role: Option<&'static str>) -> Self {

@@ -21,7 +21,7 @@ impl Text {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends; only the last piece changes, and pieces are added.
+    /// Appends to the last piece, and then adds pieces.
     pub(super) fn push(&self, mut text: &str, more: Option<Share>) {
         let mut kept = self.kept();
         let (pieces, share) = &mut *kept;
@@ -51,7 +51,7 @@ impl Text {
         self.kept().0.len()
     }
 
-    /// The pieces from `first` on, at least one and otherwise up to so many bytes.
+    /// The pieces from `first` on: at least one, otherwise up to `bytes_max`.
     pub(super) fn pieces_from(&self, first: usize, bytes_max: usize) -> Vec<String> {
         let (kept, mut bytes) = (self.kept(), 0);
         let pieces = kept.0.iter().skip(first).take_while(|piece| {

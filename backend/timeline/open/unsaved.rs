@@ -1,8 +1,8 @@
-//! What other processes do not know yet of this process's open texts.
+//! What other processes do not yet have of this process's open texts.
 //!
-//! Whoever adds to a text only marks it; at intervals one task takes what was marked, of each principal in turn and up to
-//! a bound, and saves it. Only the pieces that changed are saved: the last one, which still grows, and those after it.
-//! With a message bus, another task sends the same pieces meanwhile ([`crate::timeline::live`]).
+//! Adding to a text only marks it; at intervals one task takes marked texts, of each principal in turn and up to a
+//! bound, and saves them. Only pieces that changed are saved: the last saved one, which may still grow, and those after
+//! it. With a message bus, another task sends the same pieces meanwhile ([`crate::timeline::live`]).
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -31,19 +31,19 @@ pub(super) struct Saving {
     next_piece: usize,
     saved_bytes: usize,
     in_table: InTable,
-    /// Whether it is marked.
+    /// Whether it is marked to be saved.
     is_waiting: bool,
     /// Whether it is marked to be sent.
     is_unsent: bool,
 }
 
-/// What of a text is in the table.
+/// How much of a text is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InTable {
     Nothing,
-    /// It has yet to take its span over, unless a save did that whose answer was lost.
+    /// It has yet to take over its span, unless a save whose answer was lost did so.
     Perhaps,
-    /// All of it before the next piece.
+    /// Everything before `next_piece`.
     UpToNext,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Marked {
 pub(super) struct Queue {
     marked: Marked,
     over: Vec<TextKey>,
-    /// Those to be sent; `None` without a message bus.
+    /// Texts to be sent; `None` without a message bus.
     unsent: Option<Marked>,
 }
 
@@ -79,7 +79,7 @@ impl Saving {
         self.text_id
     }
 
-    /// Whether it has yet to take its span over.
+    /// Whether it has yet to take over its span.
     pub(super) fn is_first(&self) -> bool {
         self.in_table != InTable::UpToNext
     }
@@ -123,7 +123,7 @@ impl Queue {
 }
 
 impl Unsaved {
-    /// The runs of which there is something.
+    /// The runs concerned.
     pub(in crate::timeline) fn runs(&self) -> Vec<RunId> {
         let keys = self.texts.iter().map(|text| &text.key).chain(&self.over);
         let runs: HashSet<RunId> = keys.map(|key| key.run_id).collect();
@@ -160,7 +160,7 @@ impl OpenTexts {
         self.unsaved.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty())
     }
 
-    /// Takes what is to be sent, up to a bound: of each text what was added since it was saved.
+    /// Takes what is to be sent, up to a bound: what was added to each text since its last save.
     pub(in crate::timeline) fn take_unsent(&mut self) -> Vec<LiveText> {
         let (mut texts, mut bytes) = (Vec::new(), 0);
         for _ in 0..OPEN_SAVE_TEXTS_MAX {
@@ -191,7 +191,7 @@ impl OpenTexts {
         texts
     }
 
-    /// Notes that copies of a run are of texts that were closed: their process may be gone.
+    /// Notes that closed copies are over, because the processes that wrote them may be gone.
     pub(super) fn note_copies_over(&mut self, run: RunId, is_closed: impl Fn(&SpanId) -> bool) {
         let Some(open) = self.runs.peek(&run) else { return };
         for (span_id, span) in open.spans.iter().filter(|(span_id, _)| is_closed(span_id)) {
@@ -206,7 +206,7 @@ impl OpenTexts {
         !self.unsaved.marked.is_empty() || !self.unsaved.over.is_empty()
     }
 
-    /// Takes what is to be saved, up to a bound; `position` tells how far the lane of a run is published.
+    /// Takes what is to be saved, up to a bound; `position` returns how far the lane of a run is published.
     pub(in crate::timeline) fn take_unsaved(&mut self, position: impl Fn(RunId) -> i64) -> Unsaved {
         let (mut texts, mut bytes) = (Vec::new(), 0);
         while texts.len() < OPEN_SAVE_TEXTS_MAX && bytes < OPEN_SAVE_BYTES_MAX {
@@ -236,13 +236,13 @@ impl OpenTexts {
         }
         let mut over = std::mem::take(&mut self.unsaved.over);
         self.unsaved.over = over.split_off(over.len().min(OPEN_SAVE_TEXTS_MAX));
-        // A text that takes its span over takes the rows of the one before.
+        // A text that takes over its span also replaces the rows of the one before.
         let begin: HashSet<_> = texts.iter().filter(|text| text.is_first).map(|text| place(&text.key)).collect();
         over.retain(|key| !begin.contains(&place(key)));
         Unsaved { texts, over }
     }
 
-    /// Notes what became of texts that were taken.
+    /// Records the outcomes of a save.
     pub(in crate::timeline) fn note_saved(&mut self, texts: &[TextWrite], outcomes: &[Saved]) {
         for (text, outcome) in texts.iter().zip(outcomes) {
             let TextKey { owner_id, run_id, span_id, .. } = &text.key;
@@ -269,10 +269,10 @@ impl OpenTexts {
         }
     }
 
-    /// Marks what was taken and could not be saved.
-    pub(in crate::timeline) fn take_back(&mut self, taken: Unsaved) {
-        self.unsaved.over.extend(taken.over);
-        for TextWrite { key, .. } in taken.texts {
+    /// Marks again what could not be saved.
+    pub(in crate::timeline) fn take_back(&mut self, unsaved: Unsaved) {
+        self.unsaved.over.extend(unsaved.over);
+        for TextWrite { key, .. } in unsaved.texts {
             let Some((_, saving)) = self.saving(&key) else { continue };
             if !std::mem::replace(&mut saving.is_waiting, true) {
                 self.unsaved.marked.push(&key.owner_id, key.run_id, &key.span_id);

@@ -33,7 +33,7 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
     })
 }
 
-fn emission(n: u8, events: Vec<NewEvent>) -> AppendRequest {
+fn request(n: u8, events: Vec<NewEvent>) -> AppendRequest {
     AppendRequest::new(context(n, "o"), events)
 }
 
@@ -52,12 +52,12 @@ fn head(status: Status, last_seq: i64) -> StoredHead {
 }
 
 fn plan_of(
-    emissions: &[AppendRequest],
+    requests: &[AppendRequest],
     heads: &HashMap<RunId, StoredHead>,
     keys: &HashMap<(RunId, EventId), Seq>,
 ) -> Plan {
     let open = |_, _: &SpanId| (Lengths::default(), None);
-    plan(emissions, &Known { heads, keys, named: &Named::default(), open: &open, now: DateTime::UNIX_EPOCH })
+    plan(requests, &Known { heads, keys, named: &Named::default(), open: &open, now: DateTime::UNIX_EPOCH })
 }
 
 fn seqs(outcome: &Result<Accepted, EmitError>) -> Vec<(Option<i64>, bool)> {
@@ -70,8 +70,8 @@ fn duplicates_get_the_first_seq_and_leave_no_hole() {
     let heads = HashMap::from([(run(1), head(Status::Running, 4))]);
     let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(2).unwrap())]);
     let batch = [
-        emission(1, vec![event("log.info", Some("a")), event("log.info", Some("old")), event("log.info", Some("a"))]),
-        emission(1, vec![event("log.info", Some("a")), event("log.info", None)]),
+        request(1, vec![event("log.info", Some("a")), event("log.info", Some("old")), event("log.info", Some("a"))]),
+        request(1, vec![event("log.info", Some("a")), event("log.info", None)]),
     ];
     let plan = plan_of(&batch, &heads, &keys);
     assert_eq!(seqs(&plan.outcomes[0]), [(Some(5), false), (Some(2), true), (Some(5), true)]);
@@ -84,10 +84,10 @@ fn duplicates_get_the_first_seq_and_leave_no_hole() {
 fn an_emission_is_refused_whole_and_the_others_go_on() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1)), (run(2), head(Status::Completed, 9))]);
     let batch = [
-        emission(1, vec![event("run.completed", None), event("log.info", None)]),
-        emission(2, vec![event("log.info", None)]),
-        emission(3, vec![event("log.info", None)]),
-        emission(1, vec![event("log.info", None)]),
+        request(1, vec![event("run.completed", None), event("log.info", None)]),
+        request(2, vec![event("log.info", None)]),
+        request(3, vec![event("log.info", None)]),
+        request(1, vec![event("log.info", None)]),
     ];
     let plan = plan_of(&batch, &heads, &HashMap::new());
     let ended = |status| EmitError::Refused(Refusal::Ended { status });
@@ -102,7 +102,7 @@ fn an_emission_is_refused_whole_and_the_others_go_on() {
 fn a_retry_of_the_last_batch_of_an_ended_run_is_answered_as_before() {
     let heads = HashMap::from([(run(1), head(Status::Completed, 3))]);
     let keys = HashMap::from([((run(1), "end".parse().unwrap()), Seq::new(3).unwrap())]);
-    let plan = plan_of(&[emission(1, vec![event("run.completed", Some("end"))])], &heads, &keys);
+    let plan = plan_of(&[request(1, vec![event("run.completed", Some("end"))])], &heads, &keys);
     assert_eq!(seqs(&plan.outcomes[0]), [(Some(3), true)]);
     assert!(plan.batch.events.is_empty() && plan.batch.heads.is_empty());
 }
@@ -113,16 +113,16 @@ fn events_that_come_with_their_numbers_get_those_or_none() {
     let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(2).unwrap())]);
     let numbered = |first, key| AppendRequest {
         first_seq: Seq::new(first),
-        ..emission(1, vec![event("log.info", Some("new")), event("log.info", key)])
+        ..request(1, vec![event("log.info", Some("new")), event("log.info", key)])
     };
     let plan = plan_of(&[numbered(5, None), numbered(5, None), numbered(8, None)], &heads, &keys);
     assert_eq!(seqs(&plan.outcomes[0]), [(Some(5), false), (Some(6), false)]);
     for outcome in &plan.outcomes[1..] {
         assert_eq!(outcome.as_ref().err(), Some(&EmitError::Elsewhere));
     }
-    for taken in ["old", "new"] {
-        let plan = plan_of(&[numbered(5, Some(taken))], &heads, &keys);
-        assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::KeyTaken), "{taken}");
+    for used in ["old", "new"] {
+        let plan = plan_of(&[numbered(5, Some(used))], &heads, &keys);
+        assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::KeyTaken), "{used}");
         assert!(plan.batch.events.is_empty());
     }
 }
@@ -130,7 +130,7 @@ fn events_that_come_with_their_numbers_get_those_or_none() {
 #[test]
 fn somebody_elses_context_finds_no_run() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
-    let foreign = AppendRequest { context: context(1, "other"), ..emission(1, vec![event("log.info", None)]) };
+    let foreign = AppendRequest { context: context(1, "other"), ..request(1, vec![event("log.info", None)]) };
     let plan = plan_of(&[foreign], &heads, &HashMap::new());
     assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::NotFound));
 }
@@ -140,7 +140,7 @@ fn a_span_over_its_bound_is_refused_before_anything_is_stored() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
     let text = Json::of(&serde_json::json!({ "text": "x".repeat(OPEN_TEXT_BYTES_MAX / 2 + 1) }));
     let delta = || NewEvent::new(EventKind::MessageDelta, text.clone()).span("m".parse().unwrap());
-    let plan = plan_of(&[emission(1, vec![event("log.info", None), delta(), delta()])], &heads, &HashMap::new());
+    let plan = plan_of(&[request(1, vec![event("log.info", None), delta(), delta()])], &heads, &HashMap::new());
     assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::OpenText(Overflow)));
     assert!(plan.batch.events.is_empty());
 }
@@ -153,8 +153,8 @@ fn delta(span: &str, bytes: usize) -> NewEvent {
 #[test]
 fn deltas_of_one_commit_count_together_and_those_of_a_refused_emission_do_not() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
-    let half = || emission(1, vec![delta("m", OPEN_TEXT_BYTES_MAX / 2)]);
-    let batch = [half(), emission(1, vec![delta("m", 1), delta("m", OPEN_TEXT_BYTES_MAX / 2)]), half(), half()];
+    let half = || request(1, vec![delta("m", OPEN_TEXT_BYTES_MAX / 2)]);
+    let batch = [half(), request(1, vec![delta("m", 1), delta("m", OPEN_TEXT_BYTES_MAX / 2)]), half(), half()];
     let plan = plan_of(&batch, &heads, &HashMap::new());
     let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
     assert_eq!(overflows, [false, true, false, true]);
@@ -167,11 +167,11 @@ fn a_span_that_is_closed_in_the_same_commit_makes_room() {
     let end = |key| event("message.completed", key).span("m".parse().unwrap());
     let full = || delta("m", OPEN_TEXT_BYTES_MAX);
     let batch = [
-        emission(1, vec![full(), end(None), full()]),
-        emission(1, vec![end(Some("old"))]),
-        emission(1, vec![delta("m", 1)]),
-        emission(1, vec![end(None)]),
-        emission(1, vec![full()]),
+        request(1, vec![full(), end(None), full()]),
+        request(1, vec![end(Some("old"))]),
+        request(1, vec![delta("m", 1)]),
+        request(1, vec![end(None)]),
+        request(1, vec![full()]),
     ];
     let plan = plan_of(&batch, &heads, &keys);
     let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
@@ -185,10 +185,10 @@ fn what_is_open_already_counts() {
     let lengths = Lengths { spans: OPEN_SPANS_MAX, bytes: 3 * OPEN_TEXT_BYTES_MAX };
     let open = |_, span: &SpanId| (lengths, (span.as_str() == "m").then_some(OPEN_TEXT_BYTES_MAX - 1));
     let batch = [
-        emission(1, vec![delta("m", 1)]),
-        emission(1, vec![delta("m", 1)]),
-        emission(1, vec![delta("n", 0)]),
-        emission(1, vec![event("tool.completed", None).span("m".parse().unwrap()), delta("n", 0)]),
+        request(1, vec![delta("m", 1)]),
+        request(1, vec![delta("m", 1)]),
+        request(1, vec![delta("n", 0)]),
+        request(1, vec![event("tool.completed", None).span("m".parse().unwrap()), delta("n", 0)]),
     ];
     let named = &Named::default();
     let plan = plan(&batch, &Known { heads: &heads, keys: &keys, named, open: &open, now });
@@ -203,11 +203,11 @@ fn a_questions_id_is_taken_once_in_a_run() {
     let asked = |id: Option<&str>| event("interrupt.requested", id).span(span.clone());
     let refused = Some(EmitError::InterruptExists(span.clone()));
     let batch = [
-        emission(1, vec![asked(Some("key"))]),
-        emission(1, vec![asked(Some("key"))]),
-        emission(1, vec![event("log.info", None), asked(None)]),
-        emission(2, vec![asked(None), asked(None)]),
-        emission(2, vec![asked(None)]),
+        request(1, vec![asked(Some("key"))]),
+        request(1, vec![asked(Some("key"))]),
+        request(1, vec![event("log.info", None), asked(None)]),
+        request(2, vec![asked(None), asked(None)]),
+        request(2, vec![asked(None)]),
     ];
     let plan = plan_of(&batch, &heads, &HashMap::new());
     let errors: Vec<Option<EmitError>> = plan.outcomes.iter().map(|outcome| outcome.as_ref().err().cloned()).collect();
@@ -225,11 +225,11 @@ proptest! {
     ) {
         const TYPES: [&str; 5] = ["log.info", "tool.started", "run.waiting", "run.resumed", "run.completed"];
         let heads: HashMap<_, _> = (1..4).map(|n| (run(n), head(Status::Running, 7))).collect();
-        let emissions: Vec<_> = sent.iter().map(|(n, events)| {
+        let requests: Vec<_> = sent.iter().map(|(n, events)| {
             let events = events.iter().map(|(t, key)| event(TYPES[*t], key.map(|k| format!("k{k}")).as_deref()));
-            emission(*n, events.collect())
+            request(*n, events.collect())
         }).collect();
-        let plan = plan_of(&emissions, &heads, &HashMap::new());
+        let plan = plan_of(&requests, &heads, &HashMap::new());
         for n in 1..4 {
             let seqs: Vec<i64> = plan.batch.events.iter().filter(|e| e.run_id == run(n)).map(|e| e.seq.unwrap().get()).collect();
             prop_assert_eq!(&seqs, &(8..8 + seqs.len() as i64).collect::<Vec<_>>());

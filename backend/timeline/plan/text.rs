@@ -14,14 +14,14 @@ pub(crate) type OpenNow<'a> = dyn Fn(RunId, &SpanId) -> (Lengths, Option<usize>)
 /// The lengths of one run's open texts.
 #[derive(Default)]
 pub(super) struct PlannedText {
-    /// `None` until the first span is looked at.
+    /// `None` until the first span is looked up.
     lengths: Option<Lengths>,
-    /// The bytes of the spans that were looked at.
+    /// The bytes of the spans that were looked up.
     spans: HashMap<SpanId, Option<usize>>,
 }
 
 impl PlannedText {
-    /// Applies the events of one emission, all or none. Duplicates, which are not fresh, close nothing.
+    /// Applies the events of one request, all or none. Duplicates, which are not fresh, close nothing.
     pub(super) fn take(
         &mut self,
         run: RunId,

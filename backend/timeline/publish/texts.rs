@@ -1,4 +1,4 @@
-//! How open texts come from and to other processes, under the gate's lock.
+//! Open texts from and to other processes, under the gate's lock.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Gate {
         }
     }
 
-    /// From now on, there is something to send whenever there is something to save.
+    /// From now on, texts that are saved are also sent.
     pub(in crate::timeline) fn send_texts_too(&self) {
         self.state().open.send_too();
     }
@@ -46,7 +46,7 @@ impl Gate {
         texts
     }
 
-    /// Publishes what other processes have sent, as far as it continues what is known here.
+    /// Publishes what other processes have sent, where it continues a copy held here.
     pub(in crate::timeline) fn publish_sent(&self, texts: Vec<LiveText>) {
         let mut state = self.state();
         for added in state.open.go_on(texts) {
@@ -61,7 +61,7 @@ impl Gate {
         open.take_unsaved(|run| published.at(u8::try_from(lane_of(run, lanes)).unwrap_or(0)))
     }
 
-    /// Notes what became of it.
+    /// Records the outcomes of a save.
     pub(in crate::timeline) fn note_saved(&self, texts: &[TextWrite], outcomes: &[Saved]) {
         let mut state = self.state();
         state.open.note_saved(texts, outcomes);
@@ -69,19 +69,19 @@ impl Gate {
     }
 
     /// Takes back what could not be saved.
-    pub(in crate::timeline) fn take_back(&self, taken: Unsaved) {
+    pub(in crate::timeline) fn take_back(&self, unsaved: Unsaved) {
         let mut state = self.state();
-        state.open.take_back(taken);
+        state.open.take_back(unsaved);
         self.note_unsaved(&state);
     }
 
-    /// Saved texts of these runs (`None`: all runs of the owner) are about to be read; up to which piece each of them is
-    /// known here.
+    /// To be called before saved texts of these runs (`None`: all runs of the owner) are read. Returns the last piece
+    /// of each of them known here.
     pub(in crate::timeline) fn begin_reading(&self, asked: &[(OwnerId, Option<RunId>)]) -> Vec<(RunId, SpanId, i32)> {
         self.state().open.begin_reading(asked)
     }
 
-    /// They could not be read.
+    /// To be called when they could not be read.
     pub(in crate::timeline) fn give_up_reading(&self) {
         self.state().open.give_up_reading();
     }
@@ -93,7 +93,7 @@ impl Gate {
         self.note_unsaved(&state);
     }
 
-    /// Publishes what was read and is not known here yet.
+    /// Publishes what was read and is not yet known here.
     pub(in crate::timeline) fn publish_texts(
         &self,
         asked: &[(OwnerId, Option<RunId>)],
@@ -107,7 +107,7 @@ impl Gate {
         self.note_unsaved(&state);
     }
 
-    /// Drops the copies of texts that nobody reads here any more.
+    /// Drops the copies of texts that have no readers here any more.
     pub(in crate::timeline) fn drop_unheard_texts(&self) {
         let mut state = self.state();
         state.open.drop_unheard(|context| self.bus.is_heard(context.run_id, &context.owner_id));

@@ -4,7 +4,7 @@ use super::*;
 use crate::{agents::tools::Toolbox, domain::context::Role, emitters::testing::context};
 
 struct Place {
-    /// The folder, with a secret beside it.
+    /// Holds the tools' folder, `inside`, and a secret beside it.
     dir: tempfile::TempDir,
     tools: Toolbox,
 }
@@ -54,21 +54,22 @@ async fn no_path_and_no_link_leaves_the_folder() {
     symlink("../secret", inside.join("relative")).unwrap();
     std::fs::create_dir(inside.join("sub")).unwrap();
     let absolute = outside.join("secret").display().to_string();
-    let ways = ["link", "relative", "folder/secret", "../secret", "sub/../../secret", absolute.as_str(), "/etc/passwd"];
-    for way in ways {
-        assert!(place.call("files_read", json!({"path": way})).await.is_err(), "read {way}");
+    let paths =
+        ["link", "relative", "folder/secret", "../secret", "sub/../../secret", absolute.as_str(), "/etc/passwd"];
+    for path in paths {
+        assert!(place.call("files_read", json!({"path": path})).await.is_err(), "read {path}");
         for mode in ["create", "append"] {
-            let written = place.call("files_write", json!({"path": way, "text": "x", "mode": mode})).await;
-            assert!(written.is_err(), "{mode} {way}");
+            let written = place.call("files_write", json!({"path": path, "text": "x", "mode": mode})).await;
+            assert!(written.is_err(), "{mode} {path}");
         }
     }
-    for way in ["folder/new", "../new", "sub/../../new"] {
-        let args = json!({"path": way, "text": "x", "mode": "replace"});
-        assert!(place.call("files_write", args).await.is_err(), "replace {way}");
+    for path in ["folder/new", "../new", "sub/../../new"] {
+        let args = json!({"path": path, "text": "x", "mode": "replace"});
+        assert!(place.call("files_write", args).await.is_err(), "replace {path}");
     }
-    for way in ["..", "folder", "/"] {
-        assert!(place.call("files_list", json!({"path": way})).await.is_err(), "list {way}");
-        assert!(place.call("files_search", json!({"path": way, "text": "s3cret"})).await.is_err(), "search {way}");
+    for path in ["..", "folder", "/"] {
+        assert!(place.call("files_list", json!({"path": path})).await.is_err(), "list {path}");
+        assert!(place.call("files_search", json!({"path": path, "text": "s3cret"})).await.is_err(), "search {path}");
     }
     let found = place.call("files_search", json!({"text": "s3cret"})).await.unwrap();
     assert_eq!(found["matches"], json!([]));
@@ -121,7 +122,7 @@ async fn two_owners_do_not_see_each_others_files() {
     theirs.owner_id = crate::domain::principal::OwnerId::trusted("11aa");
     write.call(&mine, json!({"path": "a", "text": "mine"}), &cancel).await.unwrap();
     assert_eq!(read.call(&mine, json!({"path": "a"}), &cancel).await, Ok(json!("mine")));
-    for way in ["a", "../00ff/a"] {
-        assert!(read.call(&theirs, json!({"path": way}), &cancel).await.is_err(), "{way}");
+    for path in ["a", "../00ff/a"] {
+        assert!(read.call(&theirs, json!({"path": path}), &cancel).await.is_err(), "{path}");
     }
 }

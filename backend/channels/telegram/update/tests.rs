@@ -3,14 +3,14 @@ use serde_json::{Value, json};
 use super::*;
 
 /// How the bot `reel_bot`, whose id is 42, reads an update of a message with these members.
-fn said(members: &Value) -> Option<Envelope> {
-    match told(members)? {
+fn message(members: &Value) -> Option<Envelope> {
+    match update(members)? {
         Said::Message(envelope) => Some(*envelope),
         Said::Moved { .. } => None,
     }
 }
 
-fn told(members: &Value) -> Option<Said> {
+fn update(members: &Value) -> Option<Said> {
     let mut message = json!({
         "message_id": 7, "date": 1_780_000_000, "chat": { "id": -100, "type": "group" },
         "from": { "id": 5, "is_bot": false, "first_name": "Ann", "last_name": "Ü", "username": "ann" }
@@ -21,13 +21,13 @@ fn told(members: &Value) -> Option<Said> {
 }
 
 fn heard(members: &Value) -> (Option<String>, bool) {
-    let inbound = said(members).unwrap().inbound;
+    let inbound = message(members).unwrap().inbound;
     (inbound.text, inbound.addressed)
 }
 
 #[test]
 fn a_private_text_is_a_message() {
-    let envelope = said(&json!({ "text": "hello", "chat": { "id": 5, "type": "private" } })).unwrap();
+    let envelope = message(&json!({ "text": "hello", "chat": { "id": 5, "type": "private" } })).unwrap();
     let inbound = envelope.inbound;
     assert_eq!((inbound.chat_id.as_str(), inbound.user_id.as_str(), inbound.is_private), ("5", "5", true));
     assert_eq!((inbound.message_id.unwrap().as_str(), inbound.username.unwrap().as_str()), ("99", "ann"));
@@ -59,7 +59,7 @@ fn in_a_group_replies_and_mentions_are_addressed() {
 fn a_command_for_another_bot_is_not_for_this_one_where_others_are() {
     let command = |kind: &str| {
         let entity = json!({ "type": "bot_command", "offset": 0, "length": 14 });
-        said(&json!({ "text": "/ask@other_bot why", "entities": [entity], "chat": { "id": 5, "type": kind } }))
+        message(&json!({ "text": "/ask@other_bot why", "entities": [entity], "chat": { "id": 5, "type": kind } }))
             .map(|envelope| envelope.inbound.text.unwrap())
     };
     assert_eq!(["group", "supergroup"].map(command), [None, None]);
@@ -80,16 +80,16 @@ fn of_the_sizes_of_a_photo_the_largest_that_fits_is_taken() {
         |id: &str, side: u32, bytes: Value| json!({ "file_id": id, "width": side, "height": side, "file_size": bytes });
     let sizes =
         json!([photo("s", 90, json!(1_000)), photo("m", 320, json!(9_000)), photo("l", 9_000, json!(99_000_000))]);
-    let envelope = said(&json!({ "photo": sizes, "caption": "look" })).unwrap();
+    let envelope = message(&json!({ "photo": sizes, "caption": "look" })).unwrap();
     assert_eq!(envelope.photo.unwrap().0, "m");
     assert_eq!(envelope.inbound.text.as_deref(), Some("look"));
 }
 
 #[test]
 fn bots_posts_edits_and_what_nobody_knows_say_nothing() {
-    assert!(said(&json!({ "text": "x", "from": { "id": 6, "is_bot": true } })).is_none());
-    assert!(said(&json!({ "text": "x", "from": null })).is_none());
-    assert!(said(&json!({ "text": "x", "chat": { "id": 1, "type": "channel" } })).is_none());
+    assert!(message(&json!({ "text": "x", "from": { "id": 6, "is_bot": true } })).is_none());
+    assert!(message(&json!({ "text": "x", "from": null })).is_none());
+    assert!(message(&json!({ "text": "x", "chat": { "id": 1, "type": "channel" } })).is_none());
     for update in [json!({ "update_id": 1, "edited_message": { "text": "x" } }), json!({ "update_id": 1, "poll": {} })]
     {
         assert!(read(serde_json::from_value(update).unwrap(), None, None).is_none());
@@ -99,7 +99,7 @@ fn bots_posts_edits_and_what_nobody_knows_say_nothing() {
 #[test]
 fn a_name_is_cut_to_what_a_name_may_be() {
     let name = |user: Value| {
-        said(&json!({ "text": "x", "from": user })).unwrap().inbound.username.map(|name| name.to_string())
+        message(&json!({ "text": "x", "from": user })).unwrap().inbound.username.map(|name| name.to_string())
     };
     assert_eq!(name(json!({ "id": 5, "first_name": "Ann", "last_name": "Ü" })).as_deref(), Some("Ann Ü"));
     assert_eq!(name(json!({ "id": 5, "first_name": "A\nB" })).as_deref(), Some("AB"));

@@ -25,7 +25,7 @@ fn delta(kind: &'static str, span: &str, offset: usize, text: &str) -> (&'static
     (kind, json!({ "type": kind, "span_id": span, "payload": { "text": text, "offset": offset } }))
 }
 
-fn said(span: &str, text: &str) -> (&'static str, Value) {
+fn message(span: &str, text: &str) -> (&'static str, Value) {
     let payload = json!({ "role": "assistant", "content": [{ "type": "text", "text": text }] });
     ("message.completed", json!({ "type": "message.completed", "span_id": span, "payload": payload }))
 }
@@ -43,13 +43,13 @@ fn an_answer_is_shown_as_it_comes_and_once() {
     let events = [
         delta("message.delta", "m", 0, "Hel"),
         delta("message.delta", "m", 3, "lo\nyou"),
-        said("m", "Hello\nyou"),
+        message("m", "Hello\nyou"),
         completed("Hello\nyou"),
     ];
     assert_eq!(shown(&mut view(), &events), "Hello\nyou\n");
     assert_eq!(shown(&mut view(), &events[2..]), "Hello\nyou\n", "no tokens came");
     assert_eq!(shown(&mut view(), &events[3..]), "Hello\nyou\n", "an agent that only has an output");
-    assert_eq!(shown(&mut view(), &[said("m", "one"), completed("two")]), "one\ntwo\n");
+    assert_eq!(shown(&mut view(), &[message("m", "one"), completed("two")]), "one\ntwo\n");
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn a_break_repeats_nothing_and_what_was_lost_comes_with_the_durable_event() {
         delta("message.delta", "m", 5, "y"),
         delta("message.delta", "m", 9, "z"),
         delta("message.delta", "m", 10, "!"),
-        said("m", "héé😀xy…z!"),
+        message("m", "héé😀xy…z!"),
     ];
     assert_eq!(shown(&mut view(), &events), "héé😀xy…z!\n");
-    let other = [delta("message.delta", "m", 0, "first"), said("m", "second")];
+    let other = [delta("message.delta", "m", 0, "first"), message("m", "second")];
     assert_eq!(shown(&mut view(), &other), "first\nsecond\n");
 }
 
@@ -74,7 +74,7 @@ fn tools_workers_and_thoughts_stand_beside_the_answer() {
         delta("reasoning.delta", "t", 0, "hm"),
         delta("message.delta", "m", 0, "Let me see."),
         about("reasoning.completed", &json!({ "text": "hm" })),
-        said("m", "Let me see."),
+        message("m", "Let me see."),
         about("tool.started", &json!({ "name": "search", "args": { "q": "x" } })),
         about("tool.completed", &json!({ "name": "search", "result": "7 hits", "duration_ms": 1200 })),
         about("tool.failed", &json!({ "name": "fetch", "error": "refused", "duration_ms": 3 })),
@@ -89,7 +89,7 @@ fn tools_workers_and_thoughts_stand_beside_the_answer() {
         delta("reasoning.delta", "t", 0, "hm"),
         delta("message.delta", "m", 0, "Yes"),
         ("reasoning.completed", thought),
-        said("m", "Yes"),
+        message("m", "Yes"),
     ];
     assert_eq!(shown(&mut view(), &events), "[hm][\n]Yes\n");
 }
@@ -99,7 +99,7 @@ fn a_text_that_was_talked_over_is_shown_whole_at_its_end() {
     let events = [
         delta("message.delta", "m", 0, "Hello"),
         about("log.warn", &json!({ "message": "slow" })),
-        said("m", "Hello you"),
+        message("m", "Hello you"),
     ];
     assert_eq!(shown(&mut view(), &events), "Hello\n[  ! slow\n]Hello you\n");
 }
@@ -108,8 +108,8 @@ fn a_text_that_was_talked_over_is_shown_whole_at_its_end() {
 fn for_a_script_there_is_the_answer_and_nothing_else() {
     let events = [
         delta("message.delta", "m", 0, "Let me see."),
-        said("m", "Let me see."),
-        said("n", "It is 7."),
+        message("m", "Let me see."),
+        message("n", "It is 7."),
         completed("It is 7."),
     ];
     assert_eq!(shown(&mut View::new(None, true), &events), "It is 7.\n");

@@ -55,14 +55,14 @@ fn value_in(blobs: &Channels<Blob>, channel: &str) -> Value {
 
 #[test]
 fn what_nobody_edited_comes_back_to_the_byte_and_an_edit_comes_back_in_its_place() {
-    let said = json!([{"type": "human", "content": "hi", "id": "h"}, {"type": "ai", "content": [{"type": "text", "text": "ho"}]}]);
-    let spaced = checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(format!(" {said}\n").into_bytes()) };
+    let messages = json!([{"type": "human", "content": "hi", "id": "h"}, {"type": "ai", "content": [{"type": "text", "text": "ho"}]}]);
+    let spaced = checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(format!(" {messages}\n").into_bytes()) };
     let odd = Some(checkpoint::Value { t: ValueType::trusted("pickle"), b: Bytes64(vec![0, 1, 2]) });
     let channels = [("messages", "7.50", Some(spaced)), ("odd", "\"2\"", odd), ("gone", "3", None)];
     let before = checkpoint(&json!({"v": 4, "versions_seen": {"a": {"odd": "2"}}}), &channels);
     let mut saved = whole(before.clone());
     assert_eq!(saved.messages[0], json!({"role": "user", "content": "hi", "id": "h"}));
-    // As it is read from its file.
+    // As read from its file.
     saved.metadata = serde_json::from_str(&serde_json::to_string(&saved.metadata).unwrap()).unwrap();
     let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!((&restored.checkpoint_id, restored.step), (&before.checkpoint_id, 4));
@@ -73,8 +73,8 @@ fn what_nobody_edited_comes_back_to_the_byte_and_an_edit_comes_back_in_its_place
     let edited = saved.restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!((&edited.checkpoint, &edited.blobs.0[1..]), (&before.checkpoint, &before.blobs.0[1..]));
     let text = json!([{"type": "text", "text": "ho"}]);
-    let said = json!([{"role": "user", "content": "edited", "id": "h"}, {"role": "assistant", "content": text}]);
-    assert_eq!(value_in(&edited.blobs, "messages"), said);
+    let messages = json!([{"role": "user", "content": "edited", "id": "h"}, {"role": "assistant", "content": text}]);
+    assert_eq!(value_in(&edited.blobs, "messages"), messages);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn this_programs_state_comes_back_with_its_usage_and_what_langgraph_wants_to_see
     let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
     assert_eq!((&value["v"], &value["channel_versions"]), (&json!(4), &json!({"messages": "a", "usage": "b"})));
     assert_eq!((&value["id"], &value["versions_seen"]), (&json!("0198c0de-0000-7000-8000-000000000001"), &json!({})));
-    // Saved and restored again, it is the same.
+    // Saving and restoring it again changes nothing.
     let twice = whole(again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!((twice.checkpoint, twice.blobs), (restored.checkpoint, restored.blobs));
 }
@@ -121,7 +121,7 @@ fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_no
         vec![("messages", "1", pickled.clone())],
         vec![("messages", "1", list(json!("hi")))],
         vec![("messages", "1", list(json!([{"content": "hi"}])))],
-        // A tool's message that names no call cannot be continued from.
+        // A conversation cannot continue after a tool message that names no call.
         vec![("messages", "1", list(json!([{"role": "tool", "content": "x"}])))],
     ] {
         assert_eq!(of_checkpoint(checkpoint(&json!({}), &channels)), CheckpointContent::Nothing, "{channels:?}");
@@ -132,11 +132,11 @@ fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_no
     for channels in [vec![("other", "1", pickled)], vec![("messages", "1", None)], vec![]] {
         let before = checkpoint(&json!({"a": 1}), &channels);
         let CheckpointContent::State(metadata) = of_checkpoint(before.clone()) else { panic!("a state") };
-        // Then the log's messages are in a channel of their own.
-        let said = SavedThread { messages: vec![json!({"role": "user", "content": "hi"})], metadata };
-        let restored = said.restored(fresh(), DateTime::UNIX_EPOCH);
+        // The messages from the log get their own channel.
+        let saved = SavedThread { messages: vec![json!({"role": "user", "content": "hi"})], metadata };
+        let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
         assert_eq!(restored.checkpoint, before.checkpoint);
-        assert_eq!(value_in(&restored.blobs, "messages"), json!(said.messages));
+        assert_eq!(value_in(&restored.blobs, "messages"), json!(saved.messages));
         let versions = restored.versions.0.iter().filter(|(channel, _)| channel.as_str() == "messages");
         assert_eq!(versions.count(), 1);
     }
@@ -165,9 +165,9 @@ fn a_fallback_comes_back_as_its_summary_and_a_thread_by_hand_as_its_messages() {
     let messages = vec![json!({"role": "user", "content": "find it"}), json!({"role": "assistant", "content": "yes"})];
     let restored = SavedThread::fallback(messages.clone()).restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!(restored.checkpoint_id.as_str(), fresh().to_string());
-    let said = value_in(&restored.blobs, "messages");
-    let text = said[0]["content"].as_str().unwrap();
-    assert_eq!((said.as_array().unwrap().len(), &said[0]["role"]), (1, &json!("user")));
+    let stored = value_in(&restored.blobs, "messages");
+    let text = stored[0]["content"].as_str().unwrap();
+    assert_eq!((stored.as_array().unwrap().len(), &stored[0]["role"]), (1, &json!("user")));
     assert!(text.contains("1. find it") && text.contains("Messages in total: 2"), "{text}");
     let by_hand = SavedThread { messages, metadata: Map::new() };
     let restored = by_hand.restored(fresh(), DateTime::UNIX_EPOCH);

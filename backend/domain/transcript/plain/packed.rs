@@ -1,8 +1,8 @@
-//! `MessagePack` as readable JSON, and a list of messages packed again after it was edited.
+//! `MessagePack` as readable JSON, and the repacking of an edited list of messages.
 //!
 //! An extension of `LangGraph`'s serialiser is an envelope, `[module, class, content, …]`: its content is read, and
-//! nothing is ever instantiated from it. What JSON has no form for becomes text. The bytes themselves are kept beside
-//! what is read here; items of a list that were not edited are packed again unchanged.
+//! nothing is ever instantiated from it. Values without a JSON form become text. The bytes themselves are kept beside
+//! the decoded values; unedited items of a list are packed again unchanged.
 
 use std::{collections::HashMap, fmt};
 
@@ -18,17 +18,17 @@ use crate::domain::{
     transcript::message::{as_read, role_of, usable_one},
 };
 
-/// The extension that a model is packed as, the last of the envelopes.
+/// The extension of packed models, the last of the envelopes.
 const MODEL: i8 = 5;
-/// The last extension that holds packed data.
+/// The last extension that contains packed data.
 const DELTA: i8 = 7;
 
-/// Reads the value at the beginning, and leaves what follows it. Each value is taken from `values`.
+/// Reads the first value and leaves the rest in `bytes`. Decoded values are subtracted from `values`.
 pub(super) fn unpack(bytes: &mut &[u8], values: &mut usize) -> Option<Value> {
     Packed { values, levels: JSON_DEPTH_MAX }.deserialize(&mut Unpacker::new(bytes)).ok()
 }
 
-/// A packed list of these messages; `None` if the bytes are no list.
+/// Packs `messages` as a list in the form of the original `bytes`; `None` if those are not a list.
 pub fn list(bytes: &[u8], messages: &[Value]) -> Option<Vec<u8>> {
     let (mut reader, mut rest, mut known, mut are_maps) = (Reader::default(), bytes, HashMap::new(), false);
     for _ in 0..read_array_len(&mut rest).ok()? {
@@ -49,7 +49,7 @@ pub fn list(bytes: &[u8], messages: &[Value]) -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// A message as `LangChain`'s are packed.
+/// Packs a message as `LangChain` does.
 fn pack_model(list: &mut Vec<u8>, mut message: Value) -> Option<()> {
     let (module, class) = match role_of(&message) {
         Some("user") => ("human", "HumanMessage"),
@@ -70,7 +70,7 @@ fn pack_model(list: &mut Vec<u8>, mut message: Value) -> Option<()> {
     Some(())
 }
 
-/// A packed value, and how many levels it may have.
+/// A packed value, and the levels it may have.
 struct Packed<'v> {
     values: &'v mut usize,
     levels: usize,

@@ -16,7 +16,7 @@ fn packed(value: &Packed) -> Vec<u8> {
     bytes
 }
 
-/// A message of `LangChain` with this content, as its serialiser packs it.
+/// A `LangChain` message with this content, as its serialiser packs it.
 fn message(content: Packed) -> Packed {
     let members = Packed::Map(vec![("type".into(), "human".into()), ("content".into(), content)]);
     let (module, class) = ("langchain_core.messages.human".into(), "HumanMessage".into());
@@ -58,11 +58,11 @@ fn an_edited_list_keeps_what_nobody_edited_to_the_byte() {
     let (first, second) = (message("one".into()), message(Packed::Array(vec![Packed::Ext(-1, vec![7])])));
     let list = packed(&Packed::Array(vec![first, second.clone()]));
     let Some(Value::Array(read)) = decode("msgpack", &list) else { panic!("a list") };
-    let mut said: Vec<Value> = read.into_iter().map(crate::domain::transcript::message::as_read).collect();
-    said[0] = json!({"role": "user", "content": "two"});
+    let mut messages: Vec<Value> = read.into_iter().map(crate::domain::transcript::message::as_read).collect();
+    messages[0] = json!({"role": "user", "content": "two"});
     let calls = json!([{"id": "c", "name": "x", "args": {"q": 1}}]);
-    said.push(json!({"role": "assistant", "content": "", "tool_calls": calls}));
-    let list = packed::list(&list, &said).unwrap();
+    messages.push(json!({"role": "assistant", "content": "", "tool_calls": calls}));
+    let list = packed::list(&list, &messages).unwrap();
     let Packed::Array(items) = rmpv::decode::read_value(&mut list.as_slice()).unwrap() else { panic!("a list") };
     assert_eq!((items.len(), &items[1]), (3, &second));
     let members = decode("msgpack", &list).unwrap();
@@ -71,11 +71,11 @@ fn an_edited_list_keeps_what_nobody_edited_to_the_byte() {
     let Packed::Ext(PYDANTIC, body) = &items[2] else { panic!("a model") };
     let body = rmpv::decode::read_value(&mut body.as_slice()).unwrap();
     assert_eq!((body[0].as_str(), body[1].as_str()), (Some("langchain_core.messages.ai"), Some("AIMessage")));
-    // Where messages were maps, an edited one is a map.
+    // If messages were maps, an edited one is a map too.
     let maps = packed(&Packed::Array(vec![Packed::Map(vec![("role".into(), "user".into())])]));
-    let maps = packed::list(&maps, &said[..1]).unwrap();
+    let maps = packed::list(&maps, &messages[..1]).unwrap();
     assert_eq!(decode("msgpack", &maps), Some(json!([{"role": "user", "content": "two"}])));
-    assert_eq!(packed::list(b"\xc0", &said), None);
+    assert_eq!(packed::list(b"\xc0", &messages), None);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_value_that_is_nested_too_deeply_is_not_read() {
     let nested = |levels: usize| [b"[".repeat(levels), b"]".repeat(levels)].concat();
     assert!(decode("json", &nested(JSON_DEPTH_MAX)).is_some());
     assert_eq!(decode("json", &nested(JSON_DEPTH_MAX + 2)), None);
-    // Levels outside a message and within it are levels of one value.
+    // Levels outside and inside a message add up.
     let deep = |levels: usize, inner: Packed| (0..levels).fold(inner, |inner, _| Packed::Array(vec![inner]));
     let both = |outside, inside| decode("msgpack", &packed(&deep(outside, message(deep(inside, Packed::Nil)))));
     assert!(both(30, 30).is_some());
@@ -121,7 +121,7 @@ fn lengths_that_are_made_up_and_values_without_end_are_refused() {
     let list = |values: usize| format!("[{}0]", "0,".repeat(values - 2)).into_bytes();
     assert!(decode("json", &list(SAVED_VALUES_MAX - 1)).is_some());
     assert_eq!(decode("json", &list(SAVED_VALUES_MAX + 1)), None);
-    // The bound is that of all values of a checkpoint together.
+    // The bound applies to all values of a checkpoint together.
     let mut reader = Reader::default();
     assert!(reader.decode("msgpack", &many(count / 2)).is_some());
     assert!(reader.decode("json", &list(SAVED_VALUES_MAX / 2 + 9)).is_none());

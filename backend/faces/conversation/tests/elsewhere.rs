@@ -6,8 +6,8 @@ use super::*;
 fn a_text_of_another_process_is_shown_once_it_goes_on_and_never_when_it_begins_again() {
     let from = |acts: &[Act]| -> Vec<String> {
         let world = world(acts);
-        let said = read(&world, Position { sub: WHOLE, ..Position::default() }, 2, false);
-        said.into_iter().map(|(_, said)| said).filter(|said| said.starts_with("add|")).collect()
+        let lines = read(&world, Position { sub: WHOLE, ..Position::default() }, 2, false);
+        lines.into_iter().map(|(_, line)| line).filter(|line| line.starts_with("add|")).collect()
     };
     let token = |text: &str| Act::Token(0, text.into());
     let copied = [token("abc"), Act::Elsewhere(0)];
@@ -32,7 +32,7 @@ fn what_another_process_had_written_before_it_is_followed_is_shown_once_it_goes_
         let payload = Json::of(&serde_json::json!({"content": [{"type": "text", "text": text}]}));
         frame(Some(2), NewEvent::new(EventKind::MessageCompleted, payload).span(span(0)))
     };
-    let said = |frames: Vec<Arc<Frame>>| -> Vec<String> {
+    let texts_of = |frames: Vec<Arc<Frame>>| -> Vec<String> {
         let shown = Shown { texts_max: 1, reasoning: true, announcements: true };
         let at = Position { sub: WHOLE, ..Position::default() };
         let mut conversation = Conversation::new(Lines { numbers: false }, at, shown, 1);
@@ -40,13 +40,13 @@ fn what_another_process_had_written_before_it_is_followed_is_shown_once_it_goes_
         conversation.take(vec![StreamItem::Frame(begun), StreamItem::CaughtUp { last_seq: None, cursor: None }]);
         while conversation.chunk().is_some() {}
         conversation.take(frames.into_iter().map(StreamItem::Frame).collect());
-        let said: Vec<_> = std::iter::from_fn(|| conversation.chunk()).collect();
-        let said = String::from_utf8(said.concat()).unwrap();
-        let parts = said.lines().filter_map(|line| line.split_once('\t')).map(|(_, said)| said.to_owned());
-        parts.filter(|said| said.starts_with("add|") || said.starts_with("set|")).collect()
+        let chunks: Vec<_> = std::iter::from_fn(|| conversation.chunk()).collect();
+        let text = String::from_utf8(chunks.concat()).unwrap();
+        let parts = text.lines().filter_map(|line| line.split_once('\t')).map(|(_, part)| part.to_owned());
+        parts.filter(|part| part.starts_with("add|") || part.starts_with("set|")).collect()
     };
     let earlier = [token(true, 0, "An "), token(true, 3, "answer ")];
-    let with = |more: &[Arc<Frame>]| said([&earlier[..], more].concat());
+    let with = |more: &[Arc<Frame>]| texts_of([&earlier[..], more].concat());
     assert_eq!(with(&[]), [""; 0]);
     let on = [token(false, 10, "that "), completed("An answer that goes on")];
     assert_eq!(with(&on), ["add|m0|An ", "add|m0|answer ", "add|m0|that ", "add|m0|goes on"]);

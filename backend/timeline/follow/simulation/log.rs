@@ -1,4 +1,4 @@
-//! A log whose pages take as many polls as a seed says, and sometimes fail.
+//! A simulated log whose pages take a given number of polls, and sometimes fail.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// How many polls a page waits before and after it is read, and whether it is read at all. It has one row more than the
-/// first of them.
+/// How many polls a page waits before and after it is read, and whether the read fails. A page has at most one row more
+/// than the first number.
 pub(super) type Chance = (u8, u8, bool);
 
-/// What is committed, and what becomes of its pages.
+/// The committed events, and the chances of the reads to come.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) runs: Vec<Arc<RunContext>>,
     events: Mutex<Vec<(LogPosition, Recorded)>>,
-    /// What was emitted of each message.
+    /// The text emitted so far of each message.
     texts: Mutex<HashMap<SpanId, String>>,
     chances: Mutex<VecDeque<Chance>>,
 }
@@ -55,7 +55,7 @@ impl Log {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner).entry(span.clone()).or_default().push_str(token);
     }
 
-    /// What was emitted of a message so far.
+    /// The text emitted so far of a message.
     pub(super) fn text(&self, span: &SpanId) -> String {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner).get(span).cloned().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl Log {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on no page fails.
+    /// From now on no read fails.
     pub(super) fn heal(&self) {
         let mut chances = self.chances.lock().unwrap_or_else(PoisonError::into_inner);
         chances.iter_mut().for_each(|(.., fails)| *fails = false);
@@ -124,7 +124,7 @@ impl Source for Log {
                     let is_complete = events.len() < rows;
                     (events, None, cursor_of(all.iter().filter(|(place, _)| place.lane == 0)), is_complete)
                 }
-                // A part of the log, with what of it belongs to the reader: nothing, now and then.
+                // A part of the log, of which the reader gets its own events: sometimes none.
                 ReadPosition::Feed(after) => {
                     let mut new = all.iter().filter(|(place, _)| place.position > after.at(place.lane));
                     let part: Vec<_> = new.by_ref().take(rows).collect();
@@ -177,7 +177,7 @@ fn cursor_of<'a>(events: impl Iterator<Item = &'a (LogPosition, Recorded)>) -> F
     cursor
 }
 
-/// Waits for so many polls.
+/// Stays pending for this many polls.
 async fn polls(mut left: u8) {
     std::future::poll_fn(|task| {
         if left == 0 {

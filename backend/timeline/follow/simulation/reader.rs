@@ -1,4 +1,4 @@
-//! A reader that is cut off and comes back, and what it must have by then.
+//! A reader that is cut off and resumes, with checks of everything it receives.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,7 +32,7 @@ use crate::{
 /// A call of [`Follower::next`] that has not returned yet.
 type Call = Pin<Box<dyn Future<Output = Option<Vec<StreamItem>>>>>;
 
-/// How often what a reader is to survive happened.
+/// How often the cases occurred that a reader has to survive.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) snapshots: usize,
@@ -46,19 +46,19 @@ pub(super) struct Reader {
     log: Arc<Log>,
     gate: Gate,
     scope: Scope,
-    /// None when the stream is over.
+    /// `None` when the stream is over.
     follower: Option<Arc<Mutex<Follower>>>,
     call: Option<Call>,
-    /// What it has, over all its connections.
+    /// What it has received, over all its connections.
     seen: HashMap<RunId, Seq>,
     cursor: FeedCursor,
     ended: HashSet<RunId>,
     completed: HashSet<SpanId>,
-    /// What this connection has.
+    /// What this connection has received.
     texts: HashMap<SpanId, String>,
     is_caught_up: bool,
     has_end: bool,
-    /// Whether events were skipped: texts may begin anew.
+    /// Whether events were skipped: texts may begin again.
     has_skips: bool,
     pub(super) tally: Tally,
 }
@@ -85,7 +85,7 @@ impl Reader {
         }
     }
 
-    /// Drops a call in whatever it is doing; the next one goes on.
+    /// Drops a pending call; the next one continues.
     pub(super) fn drop_call(&mut self) {
         self.call = None;
     }
@@ -94,7 +94,7 @@ impl Reader {
         self.has_skips = true;
     }
 
-    /// Drops the connection, whatever it was doing, and begins another after the last event that arrived.
+    /// Drops the connection, and begins another after the last event received.
     pub(super) fn reconnect(&mut self) {
         if self.follower.is_none() {
             return;
@@ -102,7 +102,7 @@ impl Reader {
         self.tally.cuts += 1;
         (self.call, self.texts, self.is_caught_up) = (None, HashMap::new(), false);
         let mut next = follower(&self.log, &self.gate, &self.scope, track(&self.scope, &self.seen, &self.cursor));
-        // What `Timeline::resume_run` and `resume_tree` know of the end.
+        // As `Timeline::resume_run` and `resume_tree` do when the run has ended.
         let root = self.log.runs[0].run_id;
         let is_tree = matches!(self.scope, Scope::Feed(feed::Scope::Tree(_)));
         let is_run = matches!(self.scope, Scope::Run(_));
@@ -112,7 +112,7 @@ impl Reader {
         self.follower = Some(Arc::new(Mutex::new(next)));
     }
 
-    /// Whether it has got all it will ever get, once everything has ended.
+    /// Whether it has received everything, once everything has ended.
     pub(super) fn is_done(&self) -> bool {
         let is_endless = matches!(self.scope, Scope::Feed(feed::Scope::Everything));
         let has_last = |place: &LogPosition| self.cursor.at(place.lane) >= place.position;
@@ -120,7 +120,7 @@ impl Reader {
             || is_endless && self.is_caught_up && self.log.events().iter().all(|(place, _)| has_last(place))
     }
 
-    /// Everything of its runs that was committed has arrived.
+    /// Checks that every committed event of its runs has arrived.
     pub(super) fn has_all(&self) {
         let last: HashMap<_, _> = self.log.events().iter().map(|(place, event)| (event.run_id, place.seq)).collect();
         for (run, seq) in last.iter().filter(|(run, _)| self.log.is_in(&self.scope, **run)) {
@@ -128,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// Polls the connection once, and takes what it has.
+    /// Polls the connection once, and checks the items it returns.
     pub(super) async fn read(&mut self) {
         let Some(follower) = self.follower.clone() else { return };
         let reading = Arc::clone(&follower);
@@ -204,7 +204,7 @@ impl Reader {
         self.see(frame.context.run_id, span, text);
     }
 
-    /// A text so far is of a message that is open, and a part of it: where events were skipped it begins anew.
+    /// Checks that a text so far is part of an open message: part, because it begins again after skipped events.
     fn see(&mut self, run: RunId, span: SpanId, text: String) {
         assert!(self.is_caught_up && self.log.is_in(&self.scope, run), "texts are of what is live");
         assert!(!self.completed.contains(&span) && !self.ended.contains(&run), "{span} is over and is shown as open");

@@ -1,4 +1,4 @@
-//! What is emitted, and what of it is published.
+//! The simulated writer: what is committed, and what of it is published.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -38,7 +38,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Whoever follows the first run finds that it exists.
+    /// Creates the first run, so that its followers find it.
     pub(super) fn new(log: Arc<Log>, gate: Gate) -> Self {
         let mut writer = Self {
             log,
@@ -97,13 +97,13 @@ impl Writer {
     }
 
     pub(super) async fn publish(&mut self, count: u8) {
-        for (lane, taken, up_to) in self.take(count) {
+        for (lane, batch, up_to) in self.take(count) {
             let of_run = |waiting| match waiting {
                 Waiting::Durable(place, event) => (self.log.run(&event), Publication::Durable(place, event)),
                 Waiting::Token(event, span, text) => (self.log.run(&event), Publication::Delta(event, span, text)),
             };
             let turn = self.gate.turn(lane).await;
-            self.gate.publish(&turn, lane, up_to, taken.into_iter().map(of_run));
+            self.gate.publish(&turn, lane, up_to, batch.into_iter().map(of_run));
         }
     }
 
@@ -118,7 +118,7 @@ impl Writer {
         self.seqs[run] > 0 && !self.ended.contains(&run)
     }
 
-    /// A child begins as long as its parent has not ended.
+    /// Begins a run, unless it or its parent has ended.
     fn begin(&mut self, run: usize) {
         if self.seqs[run] == 0 && !(run == 1 && self.ended.contains(&0)) && !self.ended.contains(&run) {
             self.add(run, "run.created", &json!({}), None);
@@ -142,24 +142,24 @@ impl Writer {
         self.waiting.push_back((lane, Waiting::Durable(place, event)));
     }
 
-    /// The next that wait, by lane, and how far they bring it.
+    /// The next waiting publications by lane, with the position they reach.
     fn take(&mut self, count: u8) -> Vec<(u8, Vec<Waiting>, i64)> {
         let count = usize::from(count).min(self.waiting.len());
         let mut lanes: Vec<_> =
             (0..).zip(0..LANES).map(|(lane, _)| (lane, Vec::new(), self.gate.published(lane))).collect();
         for (lane, waiting) in self.waiting.drain(..count) {
-            let (_, taken, up_to) = &mut lanes[usize::from(lane)];
+            let (_, batch, up_to) = &mut lanes[usize::from(lane)];
             if let Waiting::Durable(place, _) = &waiting {
                 *up_to = place.position;
             }
-            taken.push(waiting);
+            batch.push(waiting);
         }
-        lanes.retain(|(_, taken, _)| !taken.is_empty());
+        lanes.retain(|(_, batch, _)| !batch.is_empty());
         lanes
     }
 }
 
-/// The run that stands apart is in a lane of its own.
+/// The run outside the tree has its own lane.
 fn lane_of(run: usize) -> u8 {
     u8::from(run == 2)
 }

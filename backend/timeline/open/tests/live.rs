@@ -1,4 +1,4 @@
-//! Two processes, what is saved between them, and messages that are lost, late and doubled.
+//! Two processes, the table between them, and messages that are lost, late or duplicated.
 
 use proptest::collection::vec;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// What happens in a schedule.
+/// A step of a schedule.
 #[derive(Clone, Debug)]
 enum Act {
     Add(usize),
@@ -15,10 +15,10 @@ enum Act {
     Read,
     /// A message arrives while the table is read.
     ReadMeanwhile(usize),
-    /// A message is made; it arrives when one with its number is delivered.
+    /// A message is created; it arrives when `Deliver` selects it, counted from the newest.
     Send,
     Deliver(usize),
-    /// The span ends in the process that has it, and another text of the same span may begin.
+    /// The span ends in the process that writes it, and another text of the same span may begin.
     CloseThere,
     CloseHere,
 }
@@ -70,7 +70,7 @@ fn a_message_neither_begins_a_text_nor_brings_back_what_is_over() {
     table.read(&mut b, &run, nothing);
     close(&mut b, &run, "message.completed", "m");
     assert!(b.go_on(late.clone()).is_empty() && b.is_empty());
-    // Another text of the span is not continued either, nor this process's own.
+    // Neither another text of the span nor a process's own text is continued.
     close(&mut a, &run, "message.completed", "m");
     add(&mut a, &run, "m", "next").unwrap();
     table.save(&mut a);
@@ -122,7 +122,7 @@ proptest! {
         }
         add(&mut a, &run, "m", "the end").unwrap();
         while table.save(&mut a) {}
-        // Twice: what misses a part is dropped, and read anew.
+        // Twice: a copy with a missing part is dropped, then read again.
         for _ in 0..2 {
             follow(&mut heard, &table.read(&mut b, &run, nothing));
         }

@@ -1,13 +1,13 @@
-//! Two processes and what is saved between them.
+//! Two processes and the table between them.
 
 use super::{super::elsewhere::Added, *};
 
-/// What is saved, as the table would have it.
+/// A model of the table of saved texts.
 #[derive(Default)]
 pub(super) struct Table(BTreeMap<(RunId, SpanId), Vec<(TextKey, String)>>);
 
 impl Table {
-    /// Saves what a process has to save, as its statement does.
+    /// Saves what a process has to save, as the SQL statement does.
     pub(super) fn save(&mut self, from: &mut OpenTexts) -> bool {
         let unsaved = from.take_unsaved(|_| 0);
         for key in &unsaved.over {
@@ -31,7 +31,7 @@ impl Table {
         from.has_unsaved()
     }
 
-    /// Lets a process read all of it; `closing` happens meanwhile.
+    /// Lets a process read the table; `closing` runs during the read.
     pub(super) fn read(
         &self,
         to: &mut OpenTexts,
@@ -64,7 +64,7 @@ pub(super) fn process(n: u128) -> OpenTexts {
 
 pub(super) fn nothing(_: &mut OpenTexts) {}
 
-/// What a reader has put together of deltas.
+/// Appends deltas to a reader's text, and checks their offsets.
 pub(super) fn follow(text: &mut String, added: &[Added]) {
     for Added { delta, offset, .. } in added {
         if *offset == 0 {
@@ -171,9 +171,9 @@ fn principals_take_turns_and_a_failure_forgets_nothing() {
         add(&mut texts, &many, &n.to_string(), &"x".repeat(OPEN_RUN_BYTES_MAX / 256)).unwrap();
     }
     add(&mut texts, &one, "m", "x").unwrap();
-    let taken = texts.take_unsaved(|_| 0);
-    assert!(taken.texts.len() < 100 && taken.texts[1].key.owner_id == one.owner_id);
-    texts.take_back(taken);
+    let unsaved = texts.take_unsaved(|_| 0);
+    assert!(unsaved.texts.len() < 100 && unsaved.texts[1].key.owner_id == one.owner_id);
+    texts.take_back(unsaved);
     let (mut table, mut copy) = (Table::default(), process(2));
     while table.save(&mut texts) {}
     for run in [&many, &one] {

@@ -34,14 +34,14 @@ pub enum Stop {
     /// The node failed, and with it the run. The text is for the person who runs the agent.
     #[error("{0}")]
     Failed(String),
-    /// Waiting for a person; the node is visited again once the answer exists.
+    /// Waiting for a person; the node runs again once the answer exists.
     #[error("waits for answers")]
     Ask(Vec<Question>),
-    /// Waiting for runs; the node is visited again once they have ended.
+    /// Waiting for runs; the node runs again once they have ended.
     #[error("waits for runs")]
     Wait { reason: String, runs: Vec<RunId> },
-    /// The host cannot be reached, or refuses. Says nothing about the run, which stays where it was; the node is
-    /// visited again when the graph is driven again.
+    /// The host cannot be reached, or refuses. Says nothing about the run, which stays where it was; the node runs
+    /// again when the graph is driven again.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-/// The span of a node's visit in a step; steps count from 1.
+/// The span of a node in a step; steps count from 1.
 pub(super) fn span_of(step: u32, node: &str) -> SpanId {
     SpanId::trusted(&format!("s{step}.{node}"))
 }
@@ -68,7 +68,7 @@ pub(super) struct Step {
     pub memos: Mutex<Memoized>,
 }
 
-/// One visit (execution) of a node.
+/// One execution of a node.
 pub struct NodeContext<S> {
     /// Its cancellation drops the node's future; work on other threads should check it.
     pub env: RunEnv,
@@ -93,8 +93,8 @@ impl<S> NodeContext<S> {
         self.env.host.context()
     }
 
-    /// Runs `work` once in this step: its value is saved before it is returned, and a later visit gets the saved value.
-    /// A crash between the end of `work` and the save makes it run again, so work with external effects needs an
+    /// Runs `work` once in this step: its value is saved before it is returned, and a later execution gets the saved
+    /// value. A crash between the end of `work` and the save makes it run again, so work with external effects needs an
     /// idempotency key of its own. `key`: at most 64 bytes, unique in the node.
     pub async fn once<T, F>(&self, key: &str, work: impl FnOnce() -> F) -> Result<T, Stop>
     where
@@ -110,7 +110,7 @@ impl<S> NodeContext<S> {
         Ok(value)
     }
 
-    /// The value kept under a key in this step, by this visit or by one before a crash.
+    /// The value kept under a key in this step, by this execution or by an earlier one.
     pub fn kept<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let found = self.memos().get(&(self.node.to_owned(), key.to_owned())).cloned();
         // A value that no longer deserialises counts as missing.
@@ -127,11 +127,11 @@ impl<S> NodeContext<S> {
         Ok(())
     }
 
-    /// Asks a person. The run is interrupted until the answer exists; then the node is visited again and gets it here.
-    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)) and,
-    /// except for its `expires_at`, the same at every visit.
+    /// Asks a person. The run is interrupted until the answer exists; then the node runs again and gets it here. A
+    /// question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)) and,
+    /// except for its `expires_at`, the same in every execution.
     ///
-    /// `key` distinguishes the questions of one node. The answer may also be that nobody answered in time.
+    /// `key` distinguishes the questions of one node. The answer may also be the expiry of the question.
     pub async fn ask(&self, key: &str, payload: Value) -> Result<Answered, Stop> {
         let mut answers = self.ask_all(vec![(key.to_owned(), payload)]).await?;
         answers.pop().ok_or_else(|| Stop::failed("a question without an answer"))
@@ -161,13 +161,13 @@ impl<S> NodeContext<S> {
         Err(Stop::Wait { reason: reason.to_owned(), runs: runs.to_vec() })
     }
 
-    /// A new id, the same at every visit of this step.
+    /// A new id, the same in every execution of this step.
     pub async fn id(&self, key: &str) -> Result<uuid::Uuid, Stop> {
         let ids = self.env.ids.clone();
         self.once(key, || async move { Ok(ids.uuid()) }).await
     }
 
-    /// A span below the step's, the same at every visit.
+    /// A span below the step's, the same in every execution.
     pub fn sub_span(&self, name: &str) -> SpanId {
         SpanId::trusted(&format!("{}.{name}", self.span))
     }
@@ -177,7 +177,7 @@ impl<S> NodeContext<S> {
         span_of(self.step.number + 1, node)
     }
 
-    /// A span below the step's that no other visit has.
+    /// A span below the step's that no other execution has.
     pub fn fresh_span(&self, name: &str) -> SpanId {
         let id = self.env.ids.uuid().simple().to_string();
         SpanId::trusted(&format!("{}.{name}.{}", self.span, &id[20..]))

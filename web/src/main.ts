@@ -9,5 +9,5 @@ density.apply();
 
 const target = document.getElementById("app");
 if (target === null) throw new Error("index.html has no #app");
-// No `await` here: an entry that waits shares no file with what it loads later.
+// No `await` here: an entry with a top-level `await` shares no file with what it loads later.
 void takeToken().then(() => mount(App, { target }));

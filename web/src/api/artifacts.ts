@@ -4,7 +4,7 @@ import { transport } from "./client";
 
 export type Artifact = components["schemas"]["RunArtifact"];
 
-/** What is needed to show and to download one. */
+/** The members needed to show and to download an artifact. */
 export type ArtifactRef = Pick<Artifact, "artifact_id" | "name" | "media_type" | "size">;
 
 const page_artifacts = 100;
@@ -22,17 +22,17 @@ export async function artifactsOf(
   return { artifacts: page.artifacts, next_cursor: page.next_cursor ?? null };
 }
 
-/** One in the list of all runs. */
+/** An artifact in the list over all runs. */
 export type OwnedArtifact = components["schemas"]["OwnedArtifact"];
 
-/** Those of all runs, newest first. */
+/** The artifacts of all runs, newest first. */
 export const allArtifacts = (cursor: string | null, signal: AbortSignal) =>
   transport.json<components["schemas"]["OwnedArtifactList"]>("/api/artifacts", {
     query: { limit: page_artifacts, cursor },
     signal,
   });
 
-/** Its bytes, or the first `bytes_max` of them. */
+/** An artifact's bytes, or the first `bytes_max` of them. */
 export async function bytesOf(
   artifact_id: string,
   bytes_max: number | null,
@@ -43,7 +43,7 @@ export async function bytesOf(
   return (await transport.call(path, { headers: { accept: "*/*", ...headers }, signal })).blob();
 }
 
-/** Hands the bytes over as a file: a link cannot carry the token's header. */
+/** Downloads the bytes as a file: a plain link cannot send the token's header. */
 export function saveAs(bytes: Blob, name: string): void {
   const address = URL.createObjectURL(bytes);
   const link = document.createElement("a");

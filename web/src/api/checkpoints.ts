@@ -4,10 +4,10 @@ import { fromMsgpack } from "./msgpack";
 
 export type Checkpoint = components["schemas"]["Checkpoint"];
 
-/** Few: each comes with all its values. */
+/** Few, because each includes all its values. */
 const page_checkpoints = 5;
 
-/** The checkpoints of a thread, newest first; of a run, if it is given: its thread need not be there. */
+/** The checkpoints of a thread, newest first; with `run_id` those of the run, whose thread need not exist. */
 export async function checkpointsOf(
   thread_id: string,
   of: { run_id?: string; cursor?: string | null },
@@ -22,19 +22,19 @@ export async function checkpointsOf(
   return { checkpoints: page.checkpoints, next_cursor: page.next_cursor ?? null };
 }
 
-/** A stored value as plain data; its type and size in words, when it is something else. */
+/** A stored value as plain data, or its type and size as text if it cannot be decoded. */
 export function valueOf({ t, b }: { t: string; b?: string }): unknown {
   const bytes = Uint8Array.from(atob(b ?? ""), (char) => char.charCodeAt(0));
   try {
     if (t === "json") return JSON.parse(new TextDecoder().decode(bytes)) as unknown;
     if (t === "msgpack") return fromMsgpack(bytes);
   } catch {
-    // Told below as what it is.
+    // Shown below by its type and size.
   }
   return t === "empty" || t === "null" ? null : `${t}, ${bytes.length} bytes`;
 }
 
-/** The state that a checkpoint has, by its channels. */
+/** The state of a checkpoint, by channel. */
 export function stateOf({ blobs, checkpoint }: Checkpoint): Record<string, unknown> {
   const inside = valueOf(checkpoint as { t: string; b?: string });
   const kept = (inside as { channel_values?: unknown } | null)?.channel_values;

@@ -2,7 +2,7 @@ import { Runs, Transport, type components, type RunEvent } from "@runreel/client
 import { runPath } from "./paths";
 import { authorization } from "./token";
 
-/** The server that the page came from, asked with the tab's token, whatever it is by then. */
+/** Requests to the page's own server, with the tab's current token. */
 export const transport = new Transport({
   url: "",
   fetch: (url, init) =>
@@ -22,10 +22,10 @@ export function indexOf(
   return transport.json(`${runPath(run_id)}/events`, { query, signal });
 }
 
-/** As many events as one request may ask for. */
+/** Maximum number of events in one request. */
 export const seqs_max = 1_000;
 
-/** These events whole, as far as the log has them. */
+/** These events in full, at most `seqs_max`, as far as the log has them. */
 export async function eventsAt(
   run_id: string,
   seqs: readonly number[],
@@ -45,7 +45,7 @@ export async function eventsAt(
   return found;
 }
 
-/** The whole log, one event a line, as a file's bytes. */
+/** The whole log as a file, one JSON event per line. */
 export async function exportEvents(run_id: string): Promise<Blob> {
   const headers = { accept: "application/x-ndjson" };
   const response = await transport.call(`/api/runs/${run_id}/events`, { query: { after: 0 }, headers });

@@ -1,8 +1,8 @@
 import type { Interrupt } from "@runreel/client/fold";
 import { transport } from "./client";
 
-/** What a run asks now, as the list over all runs tells it. */
-interface Told {
+/** An open interrupt in the list over all runs. */
+interface Entry {
   run_id: string;
   interrupt_id: string;
   seq: number;
@@ -18,20 +18,20 @@ interface Told {
 export interface OpenInterrupt extends Interrupt {
   requested_at: string;
   may_answer: boolean;
-  run: Told["run"];
+  run: Entry["run"];
 }
 
 const page_interrupts = 100;
 
-/** The open interrupts of all runs, the oldest question first; the newest ones when there are very many. */
+/** The open interrupts of all runs, oldest first; only the newest ones when there are more than a page. */
 export async function openInterrupts(
   signal: AbortSignal,
 ): Promise<{ interrupts: OpenInterrupt[]; isMore: boolean }> {
   const query = { limit: page_interrupts };
-  const page = await transport.json<{ interrupts: Told[]; next_cursor?: string | null }>("/api/interrupts", {
+  const page = await transport.json<{ interrupts: Entry[]; next_cursor?: string | null }>("/api/interrupts", {
     query,
     signal,
   });
-  const interrupts = page.interrupts.map((told) => ({ ...told, kind: told.kind || "interrupt" })).reverse();
+  const interrupts = page.interrupts.map((each) => ({ ...each, kind: each.kind || "interrupt" })).reverse();
   return { interrupts, isMore: Boolean(page.next_cursor) };
 }

@@ -1,6 +1,6 @@
 /**
- * Reads MessagePack, in which LangGraph's savers write values, as plain data. Python objects in it are shown by their
- * class and what they were made of; nothing is made of them here.
+ * Decodes MessagePack, the format of LangGraph's savers, to plain data. Python objects in it are shown by their class
+ * and arguments, and never constructed.
  */
 export function fromMsgpack(bytes: Uint8Array): unknown {
   const reader = new Reader(bytes);
@@ -116,7 +116,7 @@ class Reader {
     return Object.fromEntries(entries);
   }
 
-  /** LangGraph's: a tuple of module, class and arguments. */
+  /** LangGraph's extensions: a tuple of module, class and arguments. */
   #ext(size: number, depth: number): unknown {
     const code = this.#uint(1);
     const inner = new Reader(this.#take(size));

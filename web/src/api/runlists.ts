@@ -6,11 +6,11 @@ export type Histogram = components["schemas"]["RunHistogram"];
 export type SearchState = components["schemas"]["SearchState"];
 export type Hit = components["schemas"]["Hit"];
 
-/** How many runs were created when, by status. */
+/** How many runs were created in each period, by status. */
 export const histogramOf = (query: Query, signal: AbortSignal): Promise<Histogram> =>
   transport.json("/api/runs/histogram", { query, signal });
 
-/** The first event of the run that has all the words. */
+/** The first event of the run that contains all the words. */
 export async function firstHit(run_id: string, q: string, signal: AbortSignal): Promise<Hit | null> {
   const query = { q, limit: 1 };
   const { hits } = await transport.json<components["schemas"]["Hits"]>(`${runPath(run_id)}/search`, {

@@ -39,7 +39,7 @@ export const sessions = {
 
   end: (session_id: string) => transport.json<Session>(`${one(path, session_id)}/end`, { method: "POST" }),
 
-  /** What was said, a line each. */
+  /** The session's log, one message per line. */
   async log(session_id: string, signal: AbortSignal): Promise<Line[]> {
     const headers = { accept: "application/x-ndjson" };
     const response = await transport.call(`${one(path, session_id)}/log.jsonl`, { headers, signal });
@@ -60,7 +60,7 @@ export const savedSessions = {
       body: { name, thread_id, ...(description !== "" && { description }) },
     }),
 
-  /** A thread that continues from it; a new one when none is named. */
+  /** Restores it to a thread; to a new one if `thread_id` is null. */
   restore: (name: string, thread_id: string | null) =>
     transport.json<Schemas["RestoredThread"]>(`${one(savedPath, name)}/restore`, {
       method: "POST",

@@ -3,7 +3,7 @@ import { transport } from "./client";
 
 type Schemas = components["schemas"];
 
-/** What can be asked: views, functions, examples, limits. */
+/** What queries can use: views, functions, examples, limits. */
 export type Guide = Schemas["Guide"];
 export type View = Schemas["View"];
 export type Example = Schemas["Example"];
@@ -20,10 +20,10 @@ export async function ask(query: string, rows_max: number, signal?: AbortSignal)
   return resultOf(await response.text());
 }
 
-/** Columns of these have more digits than a number of JavaScript. */
+/** Types whose values may have more digits than a JavaScript number. */
 const exact = new Set(["int8", "numeric"]);
 
-/** Numbers of such columns that would lose digits are texts of them, where the browser tells how they are written. */
+/** Numbers of such columns that would lose digits become text, if the browser's `JSON.parse` gives their source. */
 function resultOf(text: string): QueryResult {
   const result = JSON.parse(text) as QueryResult;
   const places = result.columns.flatMap(({ type }, at) => (exact.has(type) ? [at] : []));
@@ -35,7 +35,7 @@ function resultOf(text: string): QueryResult {
   return result;
 }
 
-/** The same result as a file, made by the server. */
+/** The result as CSV, made by the server. */
 export async function askCsv(query: string, rows_max: number, signal?: AbortSignal): Promise<Blob> {
   const headers = { accept: "text/csv" };
   const response = await transport.call(path, {
@@ -47,5 +47,5 @@ export async function askCsv(query: string, rows_max: number, signal?: AbortSign
   return response.blob();
 }
 
-/** A text as a literal of a query. */
+/** A text as an SQL literal. */
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;

@@ -19,7 +19,7 @@ export interface CheckpointRow {
 }
 
 export const page_threads = 50;
-/** Checkpoints that are listed, the newest ones. */
+/** Maximum number of checkpoints listed, the newest ones. */
 export const listed_checkpoints_max = 500;
 
 const pathOf = (thread_id: string) => `/api/threads/${encodeURIComponent(thread_id)}`;
@@ -41,7 +41,7 @@ export const threads = {
   runs: (thread_id: string, cursor: string | null, signal: AbortSignal) =>
     transport.json<RunPage>(`${pathOf(thread_id)}/runs`, { query: { limit: 100, cursor }, signal }),
 
-  /** How many runs each of them has. */
+  /** The number of runs of each thread. */
   async counts(ids: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
     if (ids.length === 0) return new Map();
     const query = `select thread_id, runs from threads where thread_id in (${ids.map(literal).join(", ")})`;
@@ -49,7 +49,7 @@ export const threads = {
     return new Map(rows.map(([id, runs]) => [String(id), Number(runs)]));
   },
 
-  /** The states of a thread, newest first, without their values, which may be many megabytes. */
+  /** The checkpoints of a thread, newest first, without their values, which may be many megabytes. */
   async checkpoints(thread_id: string, signal: AbortSignal): Promise<CheckpointRow[]> {
     const query = `select checkpoint_id, ns, parent_id, run_id, metadata, bytes, created_at from checkpoints
 where thread_id = ${literal(thread_id)} order by checkpoint_id desc limit ${listed_checkpoints_max}`;
@@ -71,11 +71,11 @@ where thread_id = ${literal(thread_id)} order by checkpoint_id desc limit ${list
       signal,
     }),
 
-  /** All of it under another name. */
+  /** Copies the whole thread to another id. */
   copy: (thread_id: string, to: string) =>
     transport.json<Thread>(`${pathOf(thread_id)}/copy`, { method: "POST", body: { to } }),
 
-  /** A new thread that continues from one state: its values, without what was before and after it. */
+  /** Creates a thread that continues from one checkpoint, without those before and after it. */
   async fork({ thread_id, metadata }: Thread, from: Checkpoint, to: string): Promise<void> {
     const { checkpoint_id, ns, run_id, checkpoint, versions, blobs } = from;
     await put(pathOf(to), { metadata: { ...metadata, forked_from: { thread_id, checkpoint_id } } });
@@ -83,7 +83,7 @@ where thread_id = ${literal(thread_id)} order by checkpoint_id desc limit ${list
     await put(path, { ns, run_id, checkpoint, metadata: from.metadata, versions, blobs });
   },
 
-  /** Whether the name is taken. */
+  /** Whether a thread with this id exists. */
   async has(thread_id: string, signal: AbortSignal): Promise<boolean> {
     const { threads: found } = await this.list({ q: thread_id, limit: 1_000 }, signal);
     return found.some((each) => each.thread_id === thread_id);

@@ -9,7 +9,7 @@ const storage = () => {
     removeItem: (key: string) => void kept.delete(key),
   };
 };
-/** Of another tab of the same browser. */
+/** Switches to another tab of the same browser. */
 const another = () => vi.stubGlobal("sessionStorage", storage());
 
 beforeEach(() => {
@@ -49,7 +49,7 @@ test("a token lasts as long as the page where nothing may be stored", () => {
   expect(readToken()).toBeNull();
 });
 
-/** Opens a link with a token that the server describes so, as somebody who answers so if they are asked. */
+/** Opens a link with a token; `status` and `principal` are the server's answer, `answer` the person's. */
 async function open(token: string, status: number, principal: object, answer: boolean) {
   const confirm = vi.fn(() => answer);
   const replaceState = vi.fn();

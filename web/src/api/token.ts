@@ -1,8 +1,8 @@
 import type { components } from "@runreel/client";
 
 /**
- * The bearer token lives in this tab's session storage, or, when the person says so, in the browser's local storage; not
- * in a URL that is sent (the server refuses those), not in a cookie.
+ * The bearer token is kept in this tab's session storage or, if the person chooses so, in the browser's local storage;
+ * never in a URL that is sent (the server refuses those) or in a cookie.
  */
 const key = "runreel.token";
 
@@ -10,7 +10,7 @@ let memory: string | null = null;
 
 export function readToken(): string | null {
   try {
-    // The tab's own first: a link that was shared is followed with its token, whoever else is signed in.
+    // The tab's own first: a shared link is opened with its token, even if another one is remembered.
     return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? memory;
   } catch {
     // Storage can be forbidden (private windows, embedded pages); the token then lasts as long as the page.
@@ -18,7 +18,7 @@ export function readToken(): string | null {
   }
 }
 
-/** Whether the tab's token is the one of all tabs. */
+/** Whether the tab uses the token that all tabs share. */
 export function isRemembered(): boolean {
   try {
     return sessionStorage.getItem(key) === null && localStorage.getItem(key) !== null;
@@ -27,7 +27,7 @@ export function isRemembered(): boolean {
   }
 }
 
-/** Keeps the token for this tab, or for all tabs of the browser until it is removed; what they remember stays else. */
+/** Stores the token for this tab, or for all tabs until it is removed. Another token that they remember is kept. */
 export function writeToken(token: string | null, isForAll = false): void {
   memory = null;
   try {
@@ -42,7 +42,7 @@ export function writeToken(token: string | null, isForAll = false): void {
 const question =
   "This link signs you in with somebody's full access: what you do in this tab is done in their account, and they see it.\n\nUse it only if you know who made the link.";
 
-/** Whether a token does more than read a part: one that is limited to a run, a tree or a thread may not ask this. */
+/** Whether a token allows more than reading. One that is limited to a run, a tree or a thread is refused here. */
 async function doesMore(token: string): Promise<boolean> {
   try {
     const headers = { authorization: `Bearer ${token}` };
@@ -56,8 +56,8 @@ async function doesMore(token: string): Promise<boolean> {
 }
 
 /**
- * The token of a shared link, which stands behind its `#`: out of the address at once, and taken for this tab. Whoever made
- * the link could have put a token of their own there, so one that does more than read is taken only if the person agrees.
+ * Takes the token of a shared link from its fragment, and removes it from the address at once. The link's author may
+ * have put their own token there, so one that allows more than reading is used only if the person agrees.
  */
 export async function takeToken(): Promise<void> {
   const token = /^#token=([\w.~+/=-]+)$/.exec(location.hash)?.[1];

@@ -1,7 +1,7 @@
 import { transport } from "./client";
 import type { NewToken, Token } from "@runreel/client";
 
-/** What a new token may do, and for how long: `null` is without an end. */
+/** The scopes and the lifetime of a new token; `null` is without expiry. */
 export interface Wanted {
   name: string;
   scopes: string[];
@@ -10,13 +10,13 @@ export interface Wanted {
 
 const path = "/api/tokens";
 
-/** The API tokens of whoever asks. */
+/** The caller's API tokens. */
 export const tokens = {
   async list(signal: AbortSignal): Promise<Token[]> {
     return (await transport.json<{ tokens: Token[] }>(path, { signal })).tokens;
   },
 
-  /** The only answer that ever has the secret. */
+  /** The only response that ever contains the secret. */
   create: (body: Wanted) => transport.json<NewToken>(path, { method: "POST", body }),
 
   revoke: (token_id: string) => transport.call(`${path}/${token_id}`, { method: "DELETE" }),

@@ -5,7 +5,7 @@ import { runPath } from "./paths";
 export type RunUsage = components["schemas"]["RunUsage"];
 export type CallUsage = components["schemas"]["CallUsage"];
 
-/** What a run used, with a page of its calls of models. */
+/** A run's usage, with a page of its model calls. */
 export const usageOf = (
   run_id: string,
   page: { limit: number; cursor?: string | null },

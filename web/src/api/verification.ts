@@ -4,7 +4,7 @@ import { runPath } from "./paths";
 
 export type Verification = components["schemas"]["Verification"];
 
-/** Whether the log of a run is as it was written: as many requests as it takes, `onpart` after each but the last. */
+/** Verifies the log of a run, in as many requests as it takes; `onpart` is called after each but the last. */
 export async function verificationOf(
   run_id: string,
   onpart: (part: Verification) => void,

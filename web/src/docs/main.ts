@@ -1,4 +1,4 @@
-/** The description of the API: a list of its routes, and Swagger UI, which is large, when somebody wants it. */
+/** The description of the API: a list of its routes, and Swagger UI, which is large and loaded on demand. */
 import bundle from "swagger-ui-dist/swagger-ui-bundle.js?url";
 import style from "swagger-ui-dist/swagger-ui.css?url";
 import "./docs.css";
@@ -34,7 +34,7 @@ function openSwagger(): void {
   document.head.append(link, script);
 }
 
-/** An operation's address opens it, also when the page begins with it. */
+/** Opens Swagger UI if the address is that of an operation. */
 function openNamed(): void {
   if (location.hash.startsWith("#/")) openSwagger();
 }

@@ -1,4 +1,4 @@
-/** What the page needs of an OpenAPI document. */
+/** The parts of an OpenAPI document that the page needs. */
 export interface Document {
   paths: Record<string, Record<string, Described>>;
 }
@@ -13,7 +13,7 @@ export interface Operation {
   /** `GET /api/runs` */
   route: string;
   summary: string;
-  /** Where Swagger UI shows it. */
+  /** Its fragment in Swagger UI. */
   hash: string;
 }
 

@@ -1,7 +1,7 @@
 import type { TimelineSpan } from "@runreel/client";
 import { commonPlaces } from "./lcs";
 
-/** A step of two runs, or one that only one of them has. */
+/** A step of both runs, or of only one of them. */
 export interface Pair {
   a: TimelineSpan | null;
   b: TimelineSpan | null;
@@ -9,18 +9,18 @@ export interface Pair {
 }
 
 /**
- * What makes two steps the same one. A span without a name is called by its id, which no step of another run has
- * unless it is a name after all.
+ * The key by which two steps are the same. A span without a name has its id as the name, which no step of the other
+ * run has unless it is a real name.
  */
 function keyOf(span: TimelineSpan, others: ReadonlySet<string>): string {
-  // The runs themselves are what is compared, whatever they are called.
+  // The spans of the runs themselves match, whatever their names.
   const isNamed = span.kind !== "run" && (span.name !== span.span_id || others.has(span.name));
   return isNamed ? `${span.kind} ${span.name}` : span.kind;
 }
 
 /**
  * The steps of two runs side by side: below each pair of parents, the longest common sequence of kinds and names.
- * Every span of either stands in exactly one pair, and those of a run in the order of its tree.
+ * Every span of either run is in exactly one pair, and those of a run are in the order of its tree.
  */
 export function alignSpans(a: readonly TimelineSpan[], b: readonly TimelineSpan[]): Pair[] {
   const [treeA, treeB] = [childrenOf(a), childrenOf(b)];
@@ -28,7 +28,7 @@ export function alignSpans(a: readonly TimelineSpan[], b: readonly TimelineSpan[
   const keyInA = (at: number) => keyOf(a[at] as TimelineSpan, namesB ?? new Set());
   const keyInB = (at: number) => keyOf(b[at] as TimelineSpan, namesA ?? new Set());
   const pairs: Pair[] = [];
-  // What is still to be put, the next last: trees may be deeper than calls may be.
+  // A stack of what is still to be placed: trees may be deeper than the call stack.
   const todo: Placed[] = [];
   const align = (inA: readonly number[], inB: readonly number[], depth: number) => {
     const placed: Placed[] = [];
@@ -53,14 +53,14 @@ export function alignSpans(a: readonly TimelineSpan[], b: readonly TimelineSpan[
   return pairs;
 }
 
-/** Where two steps stand in their runs, or one that has no other, and how deep. */
+/** The indexes of two matching steps, or of one without a match, and their depth. */
 type Placed = [number | undefined, number | undefined, number];
 
-/** The key of what is below nothing, and that of nothing. */
+/** The parent key of outermost spans, and a key that no span has. */
 const top = -1;
 const none = -2;
 
-/** The places of the spans by the place of their parent: the span with its id that began before it. */
+/** The indexes of the spans by that of their parent: the span with the parent's id that began before. */
 function childrenOf(spans: readonly TimelineSpan[]): Map<number, number[]> {
   const byId = new Map<string, number>();
   const children = new Map<number, number[]>();
@@ -76,7 +76,7 @@ function childrenOf(spans: readonly TimelineSpan[]): Map<number, number[]> {
   return children;
 }
 
-/** Whether a pair differs: in how it ended, in the time it took or, where it is one of `changed`, in what it says. */
+/** Whether a pair differs: in its status, in its duration or, if it is one of `changed`, in its contents. */
 export function differs(pair: Pair, changed: ReadonlySet<Pair>): boolean {
   const { a, b } = pair;
   if (a === null || b === null || a.status !== b.status || changed.has(pair)) return true;
@@ -84,5 +84,5 @@ export function differs(pair: Pair, changed: ReadonlySet<Pair>): boolean {
   return Math.abs(one - other) > notable_ms && Math.max(one, other) > 1.5 * Math.min(one, other);
 }
 
-/** Less is noise, however much it is in parts of the whole. */
+/** A smaller difference is noise, whatever its ratio. */
 const notable_ms = 100;

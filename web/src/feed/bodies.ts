@@ -1,6 +1,6 @@
 /**
- * Events' own JSON: of those that came whole, and of those that were looked at. Kept within a bound and forgotten oldest
- * first; what is no longer here is one request away, since events never change.
+ * The JSON of events that arrived in full or were opened. Bounded, the oldest are forgotten first; a forgotten event
+ * can be requested again, since events never change.
  */
 export class Bodies {
   readonly #bytes = new Map<number, string>();

@@ -3,11 +3,11 @@ import { isTerminal } from "@runreel/client/fold";
 import { runs } from "../api/client";
 
 const children_max = 200;
-/** Between two looks at children that go on; and after an event that tells of them. */
+/** Between two polls while children are active; and after an event about children. */
 const children_ms = 5_000;
 const soon_ms = 300;
 
-/** The runs right below a run; asked for again while some of them go on. */
+/** The direct children of a run; polled while some of them are active. */
 export class Children {
   list = $state.raw<Run[]>([]);
   #timer: ReturnType<typeof setTimeout> | null = null;
@@ -22,7 +22,7 @@ export class Children {
     try {
       this.list = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, signal)).runs;
     } catch {
-      // The next look may find them.
+      // The next poll may succeed.
     }
     if (!signal.aborted && this.list.some((child) => !isTerminal(child.status))) this.#lookAfter(children_ms);
   }
@@ -44,7 +44,7 @@ export class Children {
   #lookAfter(after_ms: number): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
-      // A tab that nobody sees asks when it is seen again.
+      // A hidden tab asks once it is visible again.
       if (document.visibilityState === "hidden") this.#lookAfter(children_ms);
       else void this.look();
     }, after_ms);

@@ -12,37 +12,37 @@ import { usageOf, type CallUsage } from "../api/usage";
 import { alignSpans, type Pair } from "./align";
 import { errorLine, failureText } from "./failure";
 
-/** Calls of models whose tokens are told at their steps. */
+/** Maximum number of model calls whose tokens are shown at their steps. */
 const calls_max = 1_000;
 
-/** Pairs of which it is read what they say; so many at a time. */
+/** Maximum number of pairs whose contents are compared, and how many at a time. */
 export const said_max = 4_000;
 const said_at_once = 250;
 
-/** One of the two, as it was when it was read. */
+/** One of the two runs, as it was when it was read. */
 export interface Side {
   run: Run;
   timeline: Timeline;
-  /** By the seq of the event that told it. */
+  /** By the seq of their events. */
   calls: ReadonlyMap<number, CallUsage>;
 }
 
-/** What went in and out of a step. */
+/** The input and the output of a step. */
 export interface Detail {
   input: unknown;
   output: unknown;
 }
 
-/** Two runs, read once: a comparison stands still. */
+/** Two runs, read once: a comparison is not live. */
 export class Comparison {
   a = $state.raw<Side | null>(null);
   b = $state.raw<Side | null>(null);
   pairs = $state.raw<readonly Pair[]>([]);
-  /** Those whose arguments, texts or results differ. */
+  /** The pairs whose arguments, texts or results differ. */
   changed = $state.raw<ReadonlySet<Pair>>(new Set());
-  /** What the steps say is still being read. */
+  /** The contents of the steps are still being compared. */
   isComparing = $state(false);
-  /** Why what they say could not be compared, or not all of it. */
+  /** Why the contents could not be compared, or not all of them. */
   uncompared = $state.raw<string | null>(null);
   isReading = $state(false);
   problem = $state.raw<{ side: "a" | "b"; problem: Problem } | null>(null);
@@ -66,7 +66,7 @@ export class Comparison {
     this.#abort.abort();
   }
 
-  /** Reads what both steps of each pair say, and keeps no more than whether that differs. */
+  /** Reads the contents of both steps of each pair, and keeps only whether they differ. */
   async #compare(signal: AbortSignal): Promise<void> {
     const { a, b } = this;
     const both = this.pairs.filter((pair) => pair.a !== null && pair.b !== null);
@@ -80,12 +80,12 @@ export class Comparison {
       for (let from = 0; from < pairs.length; from += said_at_once) {
         const some = pairs.slice(from, from + said_at_once);
         const [inA, inB] = await Promise.all([
-          this.#said(
+          this.#contents(
             a,
             some.map((pair) => pair.a as TimelineSpan),
             signal,
           ),
-          this.#said(
+          this.#contents(
             b,
             some.map((pair) => pair.b as TimelineSpan),
             signal,
@@ -103,7 +103,7 @@ export class Comparison {
     }
   }
 
-  async #said({ run }: Side, spans: readonly TimelineSpan[], signal: AbortSignal): Promise<Detail[]> {
+  async #contents({ run }: Side, spans: readonly TimelineSpan[], signal: AbortSignal): Promise<Detail[]> {
     const seqs = spans.flatMap(({ kind, start_seq, end_seq }) =>
       kind === "run" ? [] : [start_seq, ...(end_seq ? [end_seq] : [])],
     );
@@ -117,7 +117,7 @@ export class Comparison {
     });
   }
 
-  /** What went in and out of both steps of a pair. */
+  /** The input and the output of both steps of a pair. */
   details({ a, b }: Pair): Promise<[Detail | null, Detail | null]> {
     return Promise.all([this.#detail(this.a, a), this.#detail(this.b, b)]);
   }
@@ -145,7 +145,7 @@ export class Comparison {
   }
 }
 
-/** Whether two values say the same: their members in any order, and without the ids that each run has of its own. */
+/** Whether two values are equal, apart from the order of members and the ids that each run has of its own. */
 export function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one ?? null, compared) === JSON.stringify(other ?? null, compared);
 }
@@ -154,7 +154,7 @@ const ofRun = new Set(["run_id", "message_id", "tool_call_id", "toolCallId", "ca
 
 function compared(_: string, value: unknown): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  // A call has the id that its provider gave it.
+  // The id of a call is the provider's.
   const isCall = "args" in value || "arguments" in value || "function" in value || "input" in value;
   return Object.fromEntries(
     Object.entries(value)
@@ -163,7 +163,7 @@ function compared(_: string, value: unknown): unknown {
   );
 }
 
-/** The payloads of the start and the end of a step, without what names the step and its time. */
+/** A step's input and output from the payloads of its start and end, without the members of `omitted`. */
 export function detailOf(events: readonly RunEvent[]): Detail {
   const [first, last] = [events[0], events.at(-1)];
   const isOne = events.length < 2;
@@ -176,9 +176,9 @@ export function detailOf(events: readonly RunEvent[]): Detail {
   };
 }
 
-const told = new Set(["name", "title", "duration_ms", "usage", "model", "role", "tool_call_id"]);
+const omitted = new Set(["name", "title", "duration_ms", "usage", "model", "role", "tool_call_id"]);
 
 function without(payload: Record<string, unknown>): unknown {
-  const rest = Object.entries(payload).filter(([name]) => !told.has(name));
+  const rest = Object.entries(payload).filter(([name]) => !omitted.has(name));
   return rest.length === 0 ? undefined : Object.fromEntries(rest);
 }

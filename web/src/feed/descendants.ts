@@ -4,7 +4,7 @@ import { runs } from "../api/client";
 const requests_max = 20;
 const page_runs = 200;
 
-/** The runs below one, as far as these requests reach; the list said how many there are. */
+/** The descendants of a run, as many as these requests find; `root.descendants` has their number. */
 export async function descendantsOf(root: Run, signal: AbortSignal): Promise<Run[]> {
   const found: Run[] = [];
   const parents = [root.run_id];

@@ -4,7 +4,7 @@ import { atMs } from "./read";
 import { shared, type EventRow, type Level } from "./row";
 import { titleOf } from "./title";
 
-/** The row of an event that came whole, by the server's rules for its index. */
+/** The row of an event that arrived in full, by the server's rules for its index. */
 export function rowOf(event: RunEvent): EventRow {
   const { type, payload } = event;
   const { name, title, duration_ms, run_id } = fields(payload);

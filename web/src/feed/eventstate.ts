@@ -3,18 +3,18 @@ import { fields } from "@runreel/client/fold";
 import { patched } from "./patch";
 import type { EventRow } from "./row";
 
-/** State that a run tells in its events: a snapshot, and what changed since. */
+/** A run's state from its events: a snapshot, and the changes since. */
 export interface EventState {
-  /** The events that it is made of, the snapshot first. */
+  /** The seqs of its events, the snapshot first. */
   seqs: number[];
   state: unknown;
-  /** Why it is not the whole state. */
+  /** Why it is not the whole state; empty if it is. */
   trouble: string;
 }
 
 const changes_max = 999;
 
-/** The seqs of the last snapshot and of the changes after it; empty when there is nothing. */
+/** The seqs of the last snapshot and of the changes after it; empty when there are none. */
 export function stateSeqs(rows: readonly EventRow[]): number[] {
   const seqs: number[] = [];
   for (let at = rows.length - 1; at >= 0 && seqs.length <= changes_max; at -= 1) {
@@ -26,7 +26,7 @@ export function stateSeqs(rows: readonly EventRow[]): number[] {
   return seqs;
 }
 
-/** What these events add up to. */
+/** The state after these events. */
 export function stateOfEvents(seqs: number[], events: ReadonlyMap<number, RunEvent>): EventState {
   let state: unknown = {};
   for (const seq of seqs) {

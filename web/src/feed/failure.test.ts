@@ -42,7 +42,7 @@ test("frames of libraries are told apart from the program's own, with the lines 
     [true, 1],
     [false, 2],
   ]);
-  // Where there is nothing else to read, that is read.
+  // Without frames of the program, the others count as its own.
   expect(framesOf("    at node:internal/x:1:1")).toHaveLength(1);
   expect(framesOf("    at node:internal/x:1:1")[0]?.isOwn).toBe(true);
 });

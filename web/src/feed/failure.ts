@@ -1,21 +1,21 @@
-/** What went wrong, for people: never the name of what failed. */
+/** Errors for display, without the name of the failed step. */
 
 import { failureLine, readFailure, type Failure } from "@runreel/client/fold";
 
-/** `type: message`, or the one of them that there is; empty when it does not say. */
+/** `type: message`, or the one of them that is not empty; empty when there is no error. */
 export function errorLine(error: unknown): string {
   const failure = readFailure(error);
   return failure === null ? "" : failureLine(failure);
 }
 
-/** All of it, as a language prints it: the error, where it happened, and what led to it. */
+/** The whole error, as a language prints it: type and message, stack, and causes. */
 export function failureText(failure: Failure): string {
   const { stack, causes } = failure;
-  const told = [failureLine(failure), stack].filter((part) => part !== "").join("\n");
-  return [told, ...causes.map((cause) => `Caused by ${failureText(cause)}`)].join("\n\n");
+  const own = [failureLine(failure), stack].filter((part) => part !== "").join("\n");
+  return [own, ...causes.map((cause) => `Caused by ${failureText(cause)}`)].join("\n\n");
 }
 
-/** Frames of a stack that stand one below the other, all of them the program's own or none. */
+/** Consecutive frames of a stack, either all of the program's own code or all of libraries. */
 export interface Frames {
   isOwn: boolean;
   lines: string[];
@@ -27,13 +27,13 @@ const frame = /^\s*(?:File "|at\s)/;
 const foreign =
   /[\\/](?:site-packages|dist-packages|node_modules)[\\/]|[\\/]lib[\\/]python\d|\(?node:|<frozen |<anonymous>\)?$/;
 
-/** A stack of so many characters: the frames nearest to the failure, which Python tells last. */
+/** A stack cut to `most` characters: the frames nearest to the failure, which Python prints last. */
 export function cutStack(stack: string, most: number): string {
   if (stack.length <= most) return stack;
   return /^\s*File "/m.test(stack) ? `…\n${stack.slice(-most)}` : `${stack.slice(0, most)}\n…`;
 }
 
-/** A stack as its own frames and those of libraries, in its order. Without any own frame, all are told as own. */
+/** A stack as groups of own and library frames, in its order. Without own frames, all count as own. */
 export function framesOf(stack: string): Frames[] {
   const found: Frames[] = [];
   let isOwn = true;

@@ -6,20 +6,20 @@ import { Spans } from "./spans";
 import { Begun } from "./begun";
 
 /**
- * A run as its frames and the pages of its index tell it. Taking one is a pure fold (no clock, no network, no
- * randomness): the same rows give the same view. It grows in place, because a copy of 100 000 rows per event would be
- * the whole cost.
+ * A run, folded from its frames and the pages of its index. The fold is pure (no clock, no network, no randomness):
+ * the same rows give the same view. It grows in place, because copying 100 000 rows for each event would dominate the
+ * cost.
  */
 export class RunView {
   readonly rows: EventRow[] = [];
   readonly spans = new Spans();
   readonly texts = new Texts();
-  /** Where each text began, which is where it is read. */
+  /** Where each text began, which is where it is shown. */
   readonly begun = new Begun();
   readonly bodies: Bodies;
   readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
-  /** How many events each family has. */
+  /** The number of events of each family. */
   readonly families = new Map<string, number>();
   status: RunStatus | null = null;
   last_seq = 0;
@@ -29,29 +29,29 @@ export class RunView {
   errors = 0;
   tools = 0;
   messages = 0;
-  /** Events that name a child run: when it grows, there is something new to know of the children. */
+  /** The number of events that name a child run; when it grows, the children have changed. */
   children = 0;
-  /** The last event that tells what went wrong, and the last message that is an answer. */
+  /** The last event with an error, and the last message of the assistant. */
   error: EventRow | null = null;
   answer: EventRow | null = null;
-  /** The first event that came whole: of those before, texts and interrupts are as short as their titles. */
+  /** The first event that arrived in full: earlier texts and interrupts are as short as their titles. */
   whole_from = Infinity;
   ended = false;
-  /** The log was read to its end at least once: what is open then is open now. */
+  /** The log was read to its end at least once: an interrupt that is open then is open now. */
   caughtUp = false;
 
   constructor(bodies = new Bodies()) {
     this.bodies = bodies;
   }
 
-  /** The next event, which came whole. */
+  /** Takes the next event, which arrived in full. */
   take(row: EventRow, event: RunEvent, data: string): void {
     this.whole_from = Math.min(this.whole_from, event.seq);
     this.bodies.put(event.seq, data);
     this.#take(row, event);
   }
 
-  /** What is not in the log: tokens, and what the stream says of itself. */
+  /** Takes a frame that is not in the log: tokens, and control frames. */
   takeFrame(event: Exclude<StreamEvent, RunEvent>): void {
     switch (event.type) {
       case "message.snapshot":
@@ -77,17 +77,17 @@ export class RunView {
     }
   }
 
-  /** What comes of a text that is complete begins none. */
+  /** A late delta of a complete text does not begin one. */
   #begins(span_id: string): void {
     if (this.texts.open.has(span_id)) this.begun.at(span_id, this.last_seq);
   }
 
-  /** The next event, of which the index tells. */
+  /** Takes the next event as a row of the index. */
   takeRow(row: EventRow): void {
     this.#take(row, stubOf(row));
   }
 
-  /** Goes on as a view of the run's end does, of which these rows are the beginning. */
+  /** Appends a view of the run's end, of which these rows are the beginning, and takes over its state. */
   join(end: RunView): void {
     const texts = end.texts.done.filter((text) => (text.seq ?? 0) >= end.whole_from);
     this.begun.join(end.begun, texts);
@@ -111,7 +111,7 @@ export class RunView {
     this.caughtUp = end.caughtUp;
   }
 
-  /** Where time had come with the last event; producers may tell of events late. */
+  /** The time of the last event, not the latest time: producers may report events late. */
   get now_ms(): number {
     return this.rows.at(-1)?.at_ms ?? 0;
   }
@@ -145,7 +145,7 @@ export class RunView {
     this.families.set(family, (this.families.get(family) ?? 0) + 1);
     if (row.level === "error") {
       this.errors += 1;
-      // How the run failed is told last, and often in fewer words.
+      // The run's own failure comes last, and may have no text.
       if (row.title !== "" || this.error === null) this.error = row;
     }
     if (row.type === "tool.started") this.tools += 1;
@@ -154,7 +154,7 @@ export class RunView {
       if (roleOf(row) === "assistant") this.answer = row;
     }
     if (family === "worker") this.children += 1;
-    // A run that is told of late began with the first thing that happened in it.
+    // A run that is reported late began with its earliest event.
     if (this.started_ms !== null) this.started_ms = Math.min(this.started_ms, row.at_ms);
     const status = statusAfter(row.type);
     if (status === null) return;
@@ -164,11 +164,11 @@ export class RunView {
   }
 }
 
-/** Who said it: the index writes everybody but the assistant before what was said. */
+/** The role of a message: the index puts it before the text, except for the assistant. */
 const roleOf = (row: EventRow): string =>
   /^(user|system|tool|developer|human): /.exec(row.title)?.[1] ?? "assistant";
 
-/** An event of which only its row is here, as far as texts and interrupts are made of it. */
+/** An event made from its row, as far as texts and interrupts need it; null if they do not. */
 function stubOf(row: EventRow): RunEvent | null {
   const { type, title } = row;
   const family = familyOf(type);

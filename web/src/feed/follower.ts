@@ -3,10 +3,10 @@ import type { Connection, Order, Received } from "@runreel/client";
 export interface FollowerOptions {
   path: (cursor: string | null) => string;
   order: Order;
-  /** What the first connection waits for; a refusal of it is one of the stream. */
+  /** Awaited before the first connection; its refusal counts as one of the stream. */
   begin?: () => Promise<void>;
   take: (received: Received) => void;
-  /** Called at most once per drawn frame, however many events came in between. */
+  /** Called at most once per drawn frame, however many events arrived in between. */
   commit: () => void;
   changed: (connection: Connection) => void;
 }
@@ -18,11 +18,11 @@ export interface Following {
 
 const again_ms = 1_000;
 
-/** Reads a stream until it is stopped. What reads it is loaded meanwhile: no page needs it to be drawn. */
+/** Reads a stream until it is stopped. The reader is loaded in the background: no page needs it to be drawn. */
 export function follow(options: FollowerOptions): Following {
   let reading: Following | null = null;
   let isStopped = false;
-  // Begins at once; a reader that comes to it later asks for the same, and again when it has failed.
+  // Begins at once; the reader then awaits the same promise, and begins again when it has failed.
   let first = options.begin?.();
   first?.catch(() => undefined);
   const begin = async () => {

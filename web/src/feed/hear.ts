@@ -1,8 +1,8 @@
-/** Somebody who wants to know of every event that the page's streams bring; nobody until it is loaded. */
+/** Called for every event of the page's streams; null until it is loaded. */
 let listener: ((type: string) => void) | null = null;
 
-export function onHear(told: (type: string) => void): void {
-  listener = told;
+export function onHear(callback: (type: string) => void): void {
+  listener = callback;
 }
 
 export function hear(type: string): void {

@@ -1,15 +1,15 @@
 import type { Query } from "@runreel/client";
 import { histogramOf, type Histogram } from "../api/runlists";
 
-/** How often it is counted at most while things happen. */
+/** Minimum time between two counts. */
 const again_ms = 2_000;
 
-/** How many runs there are by time and status, for the filter of a list; counted anew while it changes. */
+/** The number of runs by time and status, for the filter of a list; counted again as runs change. */
 export class RunCounts {
   answer = $state.raw<Histogram | null>(null);
   #query: Query | null = null;
   #running: AbortController | null = null;
-  /** Whether something happened while it was counted. */
+  /** Whether runs changed during the current count. */
   #isBehind = false;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #looked_ms = -Infinity;
@@ -21,12 +21,12 @@ export class RunCounts {
     void this.#count();
   }
 
-  /** Something happened that may change the counts. */
+  /** Schedules a count after an event that may change the counts. */
   touch(): void {
     const wait_ms = Math.max(0, this.#looked_ms + again_ms - Date.now());
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
-      // A tab that nobody sees counts when it is seen again.
+      // A hidden tab counts once it is visible again.
       if (document.visibilityState === "hidden") {
         this.#looked_ms = Date.now();
         this.touch();
@@ -47,7 +47,7 @@ export class RunCounts {
     const abort = (this.#running = new AbortController());
     const answer = await histogramOf(this.#query, abort.signal).catch(() => null);
     if (abort.signal.aborted) return;
-    // The list says what is wrong; a picture of something else would be wrong too.
+    // The list shows the error; a histogram of another query would be wrong.
     this.answer = answer;
     this.#running = null;
     if (this.#isBehind) this.touch();

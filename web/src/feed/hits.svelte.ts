@@ -1,9 +1,9 @@
 import { firstHit, type Hit } from "../api/runlists";
 
-/** Requests at a time. */
+/** Maximum number of concurrent requests. */
 const asked_max = 3;
 
-/** Where in a run the words were found, asked for the rows that somebody sees. */
+/** Where in a run the words were found; requested only for visible rows. */
 export class Hits {
   found = $state.raw<ReadonlyMap<string, Hit>>(new Map());
   #q = "";
@@ -12,7 +12,7 @@ export class Hits {
   #waiting: string[] = [];
   #asked = 0;
 
-  /** Other words: what was found before is forgotten. */
+  /** Sets other words, and forgets what was found before. */
   lookFor(q: string): void {
     if (q === this.#q) return;
     this.stop();
@@ -22,7 +22,7 @@ export class Hits {
     this.found = new Map();
   }
 
-  /** The row of this run is seen. */
+  /** Called when the row of this run is visible. */
   seen(run_id: string): void {
     if (this.#q === "" || this.#known.has(run_id)) return;
     this.#known.add(run_id);
@@ -51,7 +51,7 @@ export class Hits {
       const hit = await firstHit(run_id, this.#q, signal);
       if (hit !== null && !signal.aborted) this.found = new Map(this.found).set(run_id, hit);
     } catch {
-      // The row then shows how the run went, as without a search.
+      // The row then shows the run's outcome, as without a search.
     }
     if (signal.aborted) return;
     this.#asked -= 1;

@@ -13,7 +13,7 @@ interface Connection {
 let connections: Connection[] = [];
 let refusal: { status: number; text: string } | null = null;
 
-/** A server that does what the test says. */
+/** A server that the test controls. */
 const server = (body: string, token: string | null, signal: AbortSignal): Promise<Response> => {
   if (refusal !== null) return Promise.resolve(new Response(refusal.text, { status: refusal.status }));
   let into: ReadableStreamDefaultController<Uint8Array>;
@@ -87,7 +87,7 @@ test("another stream is another connection after each cursor, and the old one is
   connections[1]?.send(event("s0", 2) + caughtUp("s0") + event("s0", 3) + event("s1", 1));
   await soon();
   expect(connections[0]?.isAborted()).toBe(true);
-  // What comes twice is for its reader to drop, by its id; it was read to its end before.
+  // The reader drops duplicates by their id. The second `caught_up` is not passed on.
   expect([...one.texts("a").matchAll(/^id: (\d)|caught_up/gm)].map(([text]) => text)).toEqual([
     "id: 1",
     "caught_up",

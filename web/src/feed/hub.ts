@@ -1,34 +1,34 @@
 import { StreamSet, type Subscription } from "./streamset";
 import type { StreamRequest } from "./streamrequest";
 
-/** What a tab says. Streams have ids that no other tab gives. */
+/** A message of a tab. The ids of streams are unique across tabs. */
 export type Asked =
   | { kind: "open"; id: string; wanted: StreamRequest; cursor: string | null; token: string | null }
   | { kind: "close"; id: string }
-  /** So many characters of it were read. */
+  /** The number of characters of the stream that were read. */
   | { kind: "read"; id: string; chars: number }
   /** The tab is gone. */
   | { kind: "bye" };
 
-/** What a tab is told. */
+/** A message to a tab. */
 export type Said =
-  /** How its request was answered; 0 is not at all. `text` is the body of a refusal. */
+  /** The status of its request; 0 is no answer. `text` is the body of a refusal. */
   | { kind: "answer"; id: string; status: number; text: string }
   | { kind: "text"; id: string; text: string }
-  /** There is no more of it; it may be asked for again, after its last cursor. */
+  /** The stream was cut; it may be opened again after its last cursor. */
   | { kind: "cut"; id: string }
-  /** The server is there: whoever waits need not wait longer. */
+  /** The server is reachable again: streams that wait may retry now. */
   | { kind: "again" };
 
 export type Tell = (said: Said) => void;
 export type Ask = (body: string, token: string | null, signal: AbortSignal) => Promise<Response>;
 
-/** Characters that a tab may leave unread. What it has not read it asks for again when it wakes. */
+/** Maximum characters that a tab may leave unread. Beyond that its stream is cut, and it asks again when it wakes. */
 const unread_chars_max = 8_000_000;
 
 /**
- * The streams of all tabs, on one connection for each token. It owns no stream's order: a tab whose stream was cut asks
- * again, after what it has.
+ * The streams of all tabs, on one connection for each token, and more if there are many streams. It does not order
+ * events: a tab whose stream was cut asks again, after its cursor.
  */
 export class Hub {
   readonly #ask: Ask;
@@ -44,7 +44,7 @@ export class Hub {
     this.#ask = ask;
   }
 
-  /** A tab that is there until it says goodbye; returns what hears it. */
+  /** Adds a tab until it sends `bye`; returns the function that takes its messages. */
   join(tell: Tell): (asked: Asked) => void {
     this.#tabs.add(tell);
     return (asked) => {
@@ -56,7 +56,7 @@ export class Hub {
   }
 
   #open({ id, wanted, cursor, token }: Extract<Asked, { kind: "open" }>, tell: Tell): void {
-    // Who did not know whether it was heard asks twice.
+    // A tab that does not know whether its message arrived sends it again.
     if (this.#opened.has(id)) return;
     const subscription: Subscription = {
       wanted,
@@ -79,7 +79,7 @@ export class Hub {
     if (wire === undefined) {
       wire = new StreamSet(
         (body, signal) => this.#ask(body, token, signal),
-        (isThere) => this.#told(isThere),
+        (isThere) => this.#noteServer(isThere),
       );
       wires.push(wire);
     }
@@ -118,13 +118,13 @@ export class Hub {
     for (const [id, opened] of this.#opened) if (opened.tell === tell) this.#close(id);
   }
 
-  #told(isThere: boolean): void {
+  #noteServer(isThere: boolean): void {
     if (isThere && this.#isAway) for (const tell of this.#tabs) tell({ kind: "again" });
     this.#isAway = !isThere;
   }
 }
 
-/** How a hub asks the server that its page came from. */
+/** Sends a hub's request to the page's own server. */
 export const ask: Ask = (body, token, signal) =>
   fetch("/api/stream", {
     method: "POST",

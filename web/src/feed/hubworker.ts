@@ -9,7 +9,7 @@ scope.onconnect = ({ ports: [port] }) => {
   const hear = hub.join((said) => port.postMessage(said));
   port.onmessage = ({ data }: MessageEvent<Asked | { kind: "lives"; lock: string }>) => {
     if (data.kind !== "lives") return hear(data);
-    // The tab holds it as long as it lives.
+    // The tab holds this lock as long as it exists.
     void navigator.locks.request(data.lock, () => hear({ kind: "bye" }));
   };
 };

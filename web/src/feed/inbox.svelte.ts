@@ -4,24 +4,24 @@ import { openInterrupts, type OpenInterrupt } from "../api/interrupts";
 import { follow } from "./follower";
 
 const soon_ms = 250;
-/** What changes the list. */
+/** The types of events that change the list. */
 const types = "interrupt.*,run.completed,run.failed,run.cancelled";
 
-/** What all runs ask now. Every page knows how much it is; the page of the inbox follows it. */
+/** The open interrupts of all runs. Every page shows their number; the inbox page follows them live. */
 class Inbox {
   list = $state.raw<readonly OpenInterrupt[]>([]);
   isMore = $state(false);
   loaded = $state(false);
   problem = $state.raw<Problem | null>(null);
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
-  /** Told of each question that was not there at the last look. */
+  /** Called for each interrupt that is new since the last request. */
   onnew: ((asked: OpenInterrupt) => void) | null = null;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #running: AbortController | null = null;
-  /** Whether it is to be looked at once more after the look that is on its way. */
+  /** Whether to request the list once more after the current request. */
   #isBehind = false;
 
-  /** An event that some page's stream brought. */
+  /** Takes an event of any stream of the page. */
   hear(type: string): void {
     const status = statusAfter(type);
     if (familyOf(type) === "interrupt" || (status !== null && isTerminal(status) && this.list.length > 0))
@@ -35,7 +35,7 @@ class Inbox {
     }, after_ms);
   }
 
-  /** Another person may see others. */
+  /** Forgets the list after a change of the token: another person may see other interrupts. */
   forget(): void {
     this.#running?.abort();
     this.#running = null;

@@ -2,11 +2,11 @@ import { RunreelError } from "@runreel/client";
 import { indexOf } from "../api/client";
 import { rowsOf, type EventRow } from "./row";
 
-/** Rows in one page, at most. */
+/** Maximum number of rows in one page. */
 const page_rows = 5_000;
 const again_ms = 1_000;
 
-/** The rows of the events from `from` to before `to`, a page after the other, the oldest first. */
+/** The rows of the events from `from` to before `to`, page by page, oldest first. */
 export async function* rowsBetween(
   run_id: string,
   from: number,
@@ -20,14 +20,14 @@ export async function* rowsBetween(
   let next = asked(from);
   for (let first = from + page_rows; next !== null; first += page_rows) {
     const rows = await next;
-    // On its way while this one is read.
+    // Requested while this page is processed.
     next = asked(first);
     next?.catch(() => undefined);
     yield rows;
   }
 }
 
-/** A page ends early where payloads are large: as many as it takes. */
+/** As many pages as it takes: a page ends early where payloads are large. */
 async function stretch(run_id: string, from: number, to: number, signal: AbortSignal): Promise<EventRow[]> {
   const pages: EventRow[][] = [];
   for (let before: number | null = to; before !== null && before > from;) {
@@ -38,7 +38,7 @@ async function stretch(run_id: string, from: number, to: number, signal: AbortSi
   return pages.flat();
 }
 
-/** Asks until there is an answer; a refusal is one. */
+/** Retries until there is an answer; a refusal is one. */
 export async function persistent<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {

@@ -2,15 +2,15 @@ import type { Interrupt } from "@runreel/client/fold";
 import { fields, textOf } from "@runreel/client/fold";
 import { atMs } from "./read";
 
-/** What a person reads of an interrupt. */
+/** An interrupt as shown to a person. */
 export interface Asked {
   prompt: string;
   expires_ms: number | null;
   /** Answers to choose from. */
   options: { label: string; value: unknown }[];
-  /** The arguments, when the run says that it takes others; undefined when it does not. */
+  /** The arguments, if the run accepts edited ones; otherwise undefined. */
   edited: unknown;
-  /** The members that have something else to say to a person. */
+  /** The other members to show. */
   details: [string, unknown][];
 }
 
@@ -30,21 +30,21 @@ export function askedBy({ payload, prompt, expires_at }: Interrupt): Asked {
   const isEditable = Array.isArray(allowed_decisions) && allowed_decisions.includes("edit");
   const { title, name, message, question, reason } = details;
   const words = [prompt, payload, title, name, message, question, reason].map(textOf);
-  const told = words.find((text) => text);
+  const own = words.find((text) => text);
   const json = JSON.stringify(payload);
   return {
-    prompt: told || json.slice(0, short_chars),
+    prompt: own || json.slice(0, short_chars),
     expires_ms: atMs(expires_at ?? "") || null,
     options: optionsOf(options),
     edited: isEditable ? details["args"] : undefined,
-    // Nothing is told twice.
-    details: told || json.length > short_chars ? Object.entries(details) : [],
+    // Empty if the prompt is the whole payload.
+    details: own || json.length > short_chars ? Object.entries(details) : [],
   };
 }
 
 const options_max = 20;
 
-/** Texts, or objects with a `label` and a `value`; anything else is no choice. */
+/** The options that are texts, or objects with a `label` and a `value`; anything else is left out. */
 function optionsOf(options: unknown): Asked["options"] {
   if (!Array.isArray(options)) return [];
   const labels = new Set<string>();

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { commonPlaces } from "./lcs";
 
-/** By the book, for sequences that are short. */
+/** The textbook algorithm, for short sequences. */
 function longest(a: readonly string[], b: readonly string[]): number {
   const rows = Array.from({ length: a.length + 1 }, () => new Array<number>(b.length + 1).fill(0));
   for (let x = a.length - 1; x >= 0; x -= 1)
@@ -44,7 +44,7 @@ test("a sequence has all of itself in common with itself, however long it is", (
 test("sequences with little in common are done in a short time", () => {
   const a = Array.from({ length: 200_000 }, (_, n) => `a${n % 500}`);
   const b = Array.from({ length: 200_000 }, (_, n) => (n % 50 === 0 ? `a${n % 500}` : `b${n}`));
-  // Compared each with each, they would take longer than a test may.
+  // A quadratic comparison would exceed the test's time limit.
   const pairs = commonPlaces(a, b);
   expectCommon(a, b, pairs);
   expect(pairs.length).toBeGreaterThan(10);

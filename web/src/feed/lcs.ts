@@ -1,9 +1,9 @@
-/** Edits between two sequences beyond which the longest common part is no longer looked for. */
+/** Maximum number of edits between two sequences for which the longest common part is searched. */
 const edits_max = 1_500;
 
 /**
- * The longest common subsequence of two sequences of keys, as pairs of places, both growing. Sequences with very
- * little in common get a common subsequence that need not be the longest, in a time that stays short.
+ * The longest common subsequence of two sequences of keys, as pairs of increasing indexes. Sequences with very little
+ * in common get a common subsequence that need not be the longest, in bounded time.
  */
 export function commonPlaces(a: readonly string[], b: readonly string[]): [number, number][] {
   let start = 0;
@@ -19,7 +19,7 @@ export function commonPlaces(a: readonly string[], b: readonly string[]): [numbe
   ];
 }
 
-/** Myers' greedy search: `reached[k]` is how far in `a` the diagonal `k` got with so many edits. */
+/** Myers' greedy search: `reached[k]` is how far in `a` the diagonal `k` got with the current number of edits. */
 function between(a: readonly string[], b: readonly string[]): [number, number][] {
   if (a.length === 0 || b.length === 0) return [];
   const most = Math.min(edits_max, a.length + b.length);
@@ -68,7 +68,7 @@ function walkBack(
   return pairs.reverse();
 }
 
-/** Each of `a` with the next of its key in `b`. */
+/** Pairs each item of `a` with the next item of `b` that has its key. */
 function inTurn(a: readonly string[], b: readonly string[]): [number, number][] {
   const places = new Map<string, number[]>();
   b.forEach((key, place) => {
@@ -85,7 +85,7 @@ function inTurn(a: readonly string[], b: readonly string[]): [number, number][] 
     while (from < known.length && (known[from] as number) <= last) from += 1;
     used.set(key, from);
     const next = known[from];
-    // A far one would leave nothing for those in between.
+    // A distant match would leave nothing for the items in between.
     if (next === undefined || next - last > edits_max) return;
     pairs.push([place, next]);
     last = next;

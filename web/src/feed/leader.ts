@@ -1,6 +1,6 @@
 import { ask, Hub, type Asked, type Said, type Tell } from "./hub";
 
-/** Where there is no worker to share: one of the tabs has the hub, and the others talk to it. */
+/** Without shared workers, one of the tabs has the hub, and the others exchange letters with it. */
 interface Letter {
   to: string;
   from: string;
@@ -11,7 +11,7 @@ interface Letter {
 const everybody = "*";
 const leader = "leader";
 
-/** Joins the tabs that have the same token. `lost` is called when another tab takes the hub over. */
+/** Joins the tabs that have the same token. `lost` is called when another tab, or this one, takes the hub over. */
 export async function join(
   token: string | null,
   tell: Tell,
@@ -19,7 +19,7 @@ export async function join(
 ): Promise<(asked: Asked) => void> {
   const name = `runreel-stream-${await digest(token ?? "")}`;
   const channel = new BroadcastChannel(name);
-  // Held as long as the tab lives: whoever gets it knows that it is gone.
+  // Held as long as the tab exists: another tab that gets this lock knows that it is gone.
   const own = `runreel-tab-${crypto.randomUUID()}`;
   const post = (letter: Letter) => channel.postMessage(letter);
   let hear: ((asked: Asked) => void) | null = null;
@@ -68,7 +68,7 @@ export async function join(
   };
 }
 
-/** Where tabs cannot find each other, each has its own. */
+/** For tabs that cannot reach each other: a hub of their own. */
 export function alone(tell: Tell): (asked: Asked) => void {
   return new Hub(ask).join(tell);
 }

@@ -7,7 +7,7 @@ export class Past {
 
   constructor(readonly now: RunView) {}
 
-  /** The view after the event `seq`. Going on is as cheap as the events in between; going back begins anew. */
+  /** The view after the event `seq`. Going forward costs the events in between; going back starts over. */
   at(seq: number): RunView {
     const { rows, bodies } = this.now;
     let view = this.#view;
@@ -20,10 +20,10 @@ export class Past {
   }
 }
 
-/** Longest time without an event that is played, milliseconds. */
+/** Longest pause between two events that is played, milliseconds. */
 export const lull_ms = 1_500;
 
-/** The seq that has come `ms` after the event at `from`, with times in which nothing happened cut short. */
+/** The index of the last row that is played within `ms` after that at `from`, with long pauses cut short. */
 export function playedTo(
   rows: readonly EventRow[],
   from: number,
@@ -32,7 +32,7 @@ export function playedTo(
   let left_ms = ms;
   let index = from;
   for (; index + 1 < rows.length; index += 1) {
-    // Producers may tell of events late: time does not run backwards.
+    // Producers may report events late: time does not run backwards.
     const gap_ms = (rows[index + 1] as EventRow).at_ms - (rows[index] as EventRow).at_ms;
     const wait_ms = Math.min(lull_ms, Math.max(0, gap_ms));
     if (wait_ms > left_ms) break;

@@ -1,11 +1,11 @@
 import { fields } from "@runreel/client/fold";
 
-/** As large as a state may become: copies can grow it without end, and each of its values is looked at. */
+/** Maximum number of values of a state: copies can grow it without end, and each value is visited. */
 const values_max = 1_000_000;
-/** A text of so many characters counts as one value more. */
+/** A text counts as one more value for each of so many characters. */
 const text_chars = 16;
 
-/** The value after a JSON Patch (RFC 6902); throws where the patch does not fit. The value itself stays as it was. */
+/** The value after a JSON Patch (RFC 6902); throws where the patch does not fit. The value itself is not changed. */
 export function patched(value: unknown, patch: unknown): unknown {
   if (!Array.isArray(patch)) throw new Error("no list of operations");
   const size = sizes();
@@ -16,7 +16,7 @@ export function patched(value: unknown, patch: unknown): unknown {
   }, value);
 }
 
-/** How many values there are in one, with long texts as several. One that is the same object as before is known. */
+/** Counts the values in a value, with long texts as several. The count of an object is cached. */
 function sizes(): (value: unknown) => number {
   const known = new WeakMap<object, number>();
   const size = (value: unknown): number => {

@@ -1,4 +1,4 @@
-/** What is read of an event, whose payload has a shape that nobody promised. */
+/** Readers of an event's members. */
 
 /** Milliseconds since the epoch with the wire's microseconds kept as a fraction. */
 export function atMs(at: string): number {

@@ -2,12 +2,12 @@ import { EventStream, RunreelError, type StreamOptions } from "@runreel/client";
 import type { FollowerOptions, Following } from "./follower";
 import { shared } from "./shared";
 
-/** A slice of work between two looks at the screen. */
+/** How long events are processed before the browser may draw. */
 const slice_ms = 12;
-/** So late is shown what no frame was drawn for. */
+/** The latest commit if no frame is drawn. */
 const undrawn_ms = 250;
 
-/** A stream bound to this tab and to what it draws. */
+/** Reads a stream on the shared hub, and commits its events once per drawn frame. */
 export function read(options: FollowerOptions): Following {
   let frame = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -21,7 +21,7 @@ export function read(options: FollowerOptions): Following {
   const schedule = () => {
     if (frame > 0) return;
     frame = requestAnimationFrame(commit);
-    // A tab that is hidden, perhaps in between, draws no frames, yet its title and counts should stay true.
+    // A tab that is or becomes hidden draws no frames, yet its title and counts should stay current.
     timer = setTimeout(commit, undrawn_ms);
   };
   const { order } = options;
@@ -72,7 +72,7 @@ const refusalOf = ({ problem }: RunreelError): Response =>
     headers: { "content-type": "application/problem+json" },
   });
 
-/** Lets the browser draw: a macrotask, without the 4 ms that nested timers are held back. */
+/** Lets the browser draw: a macrotask, without the 4 ms delay of nested timers. */
 function breath(): Promise<void> {
   return new Promise((resolve) => {
     const channel = new MessageChannel();

@@ -5,7 +5,7 @@ type Schemas = components["schemas"];
 export type IndexPage = Schemas["EventIndex"];
 export type Level = Schemas["Level"];
 
-/** What a page keeps of an event, and all that a waterfall is made of; its payload stays out until it is opened. */
+/** What a page keeps of an event, and all that a waterfall needs; its payload is not read until it is opened. */
 export interface EventRow {
   seq: number;
   at_ms: number;
@@ -24,7 +24,7 @@ export interface EventRow {
 export function rowsOf(page: IndexPage): EventRow[] {
   const began_ms = page.began_at ? atMs(page.began_at) : 0;
   const ids = new Map<string | null, string | null>();
-  // One copy of an id that several events name.
+  // Shares one copy of an id that several events have.
   const same = (id: string | null) => {
     const known = ids.get(id);
     if (known === undefined) ids.set(id, id);

@@ -20,18 +20,18 @@ import { rowsOf } from "./row";
 import type { SpanTree } from "./tree";
 import type { Usage } from "./usage.svelte";
 
-/** Rows of the first page: a screen of them, and what it takes to go on from there. */
+/** Rows of the first page: a screen of them, and some more. */
 const first_rows = 1_000;
-/** So many rows are read unasked. */
+/** Maximum number of rows that are read without being asked for. */
 const rows_max = 200_000;
 const opened_max = 20;
-/** By then the server has told those who are there. */
+/** By then the server has sent `stream.stalled` to connected readers. */
 const stalled_ms = 5_000;
 
 /**
- * One run on the screen. Its index is read from the newest page on, payloads only when they are looked at, and what
- * comes from then on arrives whole. The view is plain data that grows in place; `version` is the only thing that
- * components watch, and it moves once per drawn frame.
+ * One run on the screen. Its index is read from the newest page back, payloads only when they are opened, and later
+ * events arrive in full. The view is plain data that grows in place; `version` is the only thing that components
+ * watch, and it changes once per drawn frame.
  */
 export class RunStore {
   readonly run_id: string;
@@ -39,34 +39,34 @@ export class RunStore {
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
   run = $state.raw<Run | null>(null);
   problem = $state.raw<Problem | null>(null);
-  /** Rows that are there but are not read before somebody asks. */
+  /** The number of rows that are not read before they are asked for. */
   rest = $state(0);
   isComplete = $state(false);
-  /** The event after which it is shown as it was; null for how it is. */
+  /** The seq after which the run is shown as it was then; null for the present. */
   at = $state.raw<number | null>(null);
-  /** Grows when rows were put before those that were shown. */
+  /** Grows when rows were put before those that are shown. */
   joins = 0;
   /** Child runs that are shown within this one. */
   opened = $state.raw<ReadonlyMap<string, RunStore>>(new Map());
-  /** What is shown; the end of the run until its beginning has been read, or the beginning until it reaches the end. */
+  /** What is shown: the end of the run until its beginning has been read, or the beginning until it reaches the end. */
   view = new RunView();
-  /** What the stream tells goes here. */
+  /** The view that takes the events of the stream. */
   #end = this.view;
   #order = new RunOrder();
   #stream: Following["stream"] | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #more: (() => void) | null = null;
-  /** Loaded with the first page: nothing comes whole before it. */
+  /** Loaded with the first page: no event arrives in full before it. */
   #rowOf: typeof import("./eventrow").rowOf = () => {
     throw new Error("an event before the index");
   };
 
-  /** Calls of models that came since the page was opened. */
+  /** The number of model calls since the page was opened. */
   calls = 0;
   #usage: Promise<Usage> | null = null;
 
-  /** `fromStart`: shown from its beginning, also while it goes on. */
+  /** `fromStart`: shown from its beginning, even while it is running. */
   constructor(
     run_id: string,
     readonly fromStart = false,
@@ -94,9 +94,9 @@ export class RunStore {
           if ("usage" in fields(event.payload)) this.calls += 1;
         } else {
           this.#end.takeFrame(event);
-          this.#said(event);
+          this.#takeStalled(event);
         }
-        // What was asked before is in the list already.
+        // Earlier interrupts are in the inbox already.
         if (this.#end.caughtUp) hear(received.event.type);
       },
       commit: () => this.#commit(),
@@ -129,12 +129,12 @@ export class RunStore {
     this.opened = new Map([...this.opened].filter(([id]) => id !== run_id));
   }
 
-  /** Reads the rows that were left. */
+  /** Reads the remaining rows. */
   readRest(): void {
     this.#more?.();
   }
 
-  /** What the feed tells is older than what the server told, until it has passed that. */
+  /** Whether the stream has not yet reached the state in which the server returned the run. */
   get #isBehind(): boolean {
     return this.run !== null && this.#end.last_seq < this.run.last_seq && !this.#end.caughtUp;
   }
@@ -142,31 +142,31 @@ export class RunStore {
   get status(): RunStatus {
     void this.version;
     if (this.at !== null) return this.view.status ?? "queued";
-    const told = this.run?.status;
-    return (this.#isBehind ? told : this.#end.status) ?? told ?? "queued";
+    const known = this.run?.status;
+    return (this.#isBehind ? known : this.#end.status) ?? known ?? "queued";
   }
 
-  /** Its producer was silent for longer than its lease, and nothing came since that was found out. */
+  /** Its producer was silent for longer than its lease, and no event has arrived since that was detected. */
   get isStalled(): boolean {
-    const told = this.run;
+    const { run } = this;
     if (this.at !== null) return false;
-    return told !== null && told.stalled && !isTerminal(this.status) && this.last_seq <= told.last_seq;
+    return run !== null && run.stalled && !isTerminal(this.status) && this.last_seq <= run.last_seq;
   }
 
   get started_ms(): number | null {
-    const told = this.run?.started_at ? atMs(this.run.started_at) : null;
+    const known = this.run?.started_at ? atMs(this.run.started_at) : null;
     const seen = this.view.started_ms;
-    return told !== null && seen !== null ? Math.min(told, seen) : (seen ?? told);
+    return known !== null && seen !== null ? Math.min(known, seen) : (seen ?? known);
   }
 
   get ended_ms(): number | null {
     return this.at === null ? this.end_ms : this.view.ended_ms;
   }
 
-  /** When it ended, also when it is shown as it was before. */
+  /** When it ended, also while an earlier state is shown. */
   get end_ms(): number | null {
-    const told = this.run?.ended_at ? atMs(this.run.ended_at) : null;
-    return (this.#isBehind ? told : this.#end.ended_ms) ?? told;
+    const known = this.run?.ended_at ? atMs(this.run.ended_at) : null;
+    return (this.#isBehind ? known : this.#end.ended_ms) ?? known;
   }
 
   get last_seq(): number {
@@ -177,19 +177,19 @@ export class RunStore {
     return this.view.spans.tree;
   }
 
-  /** Everything that has come, whatever is shown. */
+  /** Everything that has arrived, whatever is shown. */
   get now(): RunView {
     return this.#end;
   }
 
-  /** Shows it as it was, or as it is. */
+  /** Shows an earlier state, or the present one. */
   show(at: number | null, view: RunView = this.#end): void {
     this.at = at;
     this.view = view;
     this.version += 1;
   }
 
-  /** The whole event: as it came, or asked for. */
+  /** The whole event, as it arrived or requested. */
   async event(seq: number): Promise<RunEvent | null> {
     return (await this.events([seq])).get(seq) ?? null;
   }
@@ -211,13 +211,13 @@ export class RunStore {
     return found;
   }
 
-  /** Tokens and money, for those who ask. */
+  /** Tokens and cost, loaded at the first call. */
   usage(): Promise<Usage> {
     this.#usage ??= import("./usage.svelte").then(({ Usage }) => new Usage(this.run_id, this.#abort.signal));
     return this.#usage;
   }
 
-  /** Before the first connection: how the run is, its newest rows, and the cursor after them. */
+  /** Before the first connection: reads the run, its newest rows, and the cursor after them. */
   async #begin(): Promise<void> {
     const { signal } = this.#abort;
     const [run, page, { rowOf }] = await Promise.all([
@@ -245,7 +245,7 @@ export class RunStore {
     const { signal } = this.#abort;
     const whole = this.view === this.#end ? new RunView(this.#end.bodies) : this.view;
     const asked = new Promise<void>((more) => (this.#more = more));
-    // The end of a run that is too long to be read unasked stands for itself.
+    // Of a run that is too long to be read unasked, only the end is shown.
     if (whole !== this.view && last_seq > rows_max) await this.#rest(to - 1, asked);
     try {
       for await (const rows of rowsBetween(this.run_id, 1, to, signal)) {
@@ -279,31 +279,31 @@ export class RunStore {
     this.version += 1;
   }
 
-  /** Whether its producer has fallen silent makes no event: it is told to those who are there, others ask. */
-  #said(event: StreamEvent): void {
+  /** That a producer fell silent is not an event: the server tells connected readers, others have to ask. */
+  #takeStalled(event: StreamEvent): void {
     const { run } = this;
     if (run === null) return;
     if (event.type === "stream.stalled" && event.last_seq >= this.last_seq)
       this.run = { ...run, stalled: event.stalled, last_seq: Math.max(run.last_seq, event.last_seq) };
     if (event.type !== "stream.caught_up" || !run.lease_ms || isTerminal(this.status)) return;
-    void this.#look();
-    // One whose silence ended before the server looked for it is told of nothing.
-    setTimeout(() => this.run?.stalled && !this.#abort.signal.aborted && this.#look(), stalled_ms);
+    void this.#refresh();
+    // If the silence ended before the server checked, no frame says so.
+    setTimeout(() => this.run?.stalled && !this.#abort.signal.aborted && this.#refresh(), stalled_ms);
   }
 
-  async #look(): Promise<void> {
+  async #refresh(): Promise<void> {
     try {
       this.run = await runs.get(this.run_id, this.#abort.signal);
     } catch {
-      // What was known before stays; or the page was left.
+      // The known state stays; or the page was left.
     }
   }
 
   #changed(connection: Connection): void {
     this.connection = connection;
     if (connection.state === "failed") this.problem = connection.error.problem;
-    // The run's result is worth one more look at the end.
+    // The run's result is read once more at the end.
     if (connection.state !== "ended" || isTerminal(this.run?.status ?? "")) return;
-    void this.#look();
+    void this.#refresh();
   }
 }

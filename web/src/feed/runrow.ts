@@ -4,10 +4,10 @@ import { outputText } from "./facts";
 import { errorLine } from "./failure";
 import { atMs } from "./read";
 
-/** As the server cuts its excerpts. */
+/** The server's bound for excerpts. */
 const line_chars_max = 300;
 
-/** What an event says about its run's row. A pure function: `null` when the row already knows more. */
+/** The run's row after an event. A pure function: `null` when the row is newer already. */
 export function runAfter(run: Run, event: RunEvent): Run | null {
   if (event.seq <= run.last_seq) return null;
   const status = statusAfter(event.type) ?? run.status;
@@ -33,25 +33,25 @@ export function runAfter(run: Run, event: RunEvent): Run | null {
   return next;
 }
 
-/** A run that is told of late began with the first thing that happened in it. The server's times compare as text. */
+/** A run that is reported late began with its earliest event. The server's times compare as text. */
 const earlier = (started_at: string | null, at: string) =>
   started_at !== null && at < started_at ? at : started_at;
 
-/** What is told of a run, and what was known of it: whichever has seen more of its log. Only the server adds up. */
-export const newer = (told: Run, known: Run | undefined): Run =>
-  known !== undefined && known.last_seq > told.last_seq
-    ? { ...told, ...known, usage: told.usage ?? null, descendants: told.descendants ?? null }
-    : told;
+/** The listed or the known row of a run, whichever has seen more of its log. Sums are always the server's. */
+export const newer = (listed: Run, known: Run | undefined): Run =>
+  known !== undefined && known.last_seq > listed.last_seq
+    ? { ...listed, ...known, usage: listed.usage ?? null, descendants: listed.descendants ?? null }
+    : listed;
 
-/** Whether it stands below another where the newest is first; of one time, the server goes by the id. */
+/** Whether a run is below another if the newest is first; at the same time, the server sorts by id. */
 export const isBelow = (run: Run, other: Run): boolean =>
   run.created_at === other.created_at ? run.run_id < other.run_id : run.created_at < other.created_at;
 
-/** How it went, in a line: why it failed, or what came out. */
+/** The outcome of a run in one line: its error or its output, or its last message. */
 export function lineOf(run: Run): string {
-  const told = run.excerpt?.text ?? "";
-  if (run.status === "failed") return told || oneLine(errorLine(run.error));
-  return oneLine(outputText(run.output) ?? "") || told;
+  const excerpt = run.excerpt?.text ?? "";
+  if (run.status === "failed") return excerpt || oneLine(errorLine(run.error));
+  return oneLine(outputText(run.output) ?? "") || excerpt;
 }
 
 function oneLine(text: string): string {
@@ -62,19 +62,19 @@ function oneLine(text: string): string {
   return line.length > line_chars_max ? `${line.slice(0, line_chars_max - 1)}…` : line;
 }
 
-/** How long it took, or takes until now; `null` when that is not known. */
+/** The duration of a run, until now if it has not ended; `null` when that is not known. */
 export function tookOf(run: Run, now_ms: number): number | null {
   if (!run.started_at || (!run.ended_at && isTerminal(run.status))) return null;
   const end = run.ended_at ? atMs(run.ended_at) : now_ms;
   return Math.max(0, end - atMs(run.started_at));
 }
 
-/** The number that a list is sorted by, as far as the row knows it; `null` for one that moves by itself. */
+/** The number that a list is sorted by; `null` if the row does not know it, or it changes with time. */
 export function placeOf(run: Run, sort: string): number | null {
   if (sort === "updated") return atMs(run.last_event_at);
   if (sort === "events") return run.last_seq;
   if (sort === "duration") return run.ended_at ? tookOf(run, 0) : null;
-  // What it spent is read when it ends.
+  // Usage is read when the run ends.
   if (sort === "tokens" || sort === "cost") return null;
   return atMs(run.created_at);
 }

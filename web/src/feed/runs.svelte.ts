@@ -19,13 +19,13 @@ import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 import { isBelow, newer, placeOf, runAfter } from "./runrow";
 
-/** By then the server has looked for silent runs. */
+/** By then the server has checked for silent runs. */
 const stalled_ms = 5_000;
-/** Two looks at the list within this time are one. */
+/** Requests for the list within this time are combined. */
 const relist_ms = 300;
-/** After how long a search is asked again whose index was behind. */
+/** The delay before a search whose index was behind is repeated. */
 const lag_ms = 2_000;
-/** Between two looks at the list is so many times as long as one takes. */
+/** The pause between two requests for the list, as a multiple of the duration of one. */
 const rest = 4;
 const page_runs = 50;
 const early_chars_max = 4_000_000;
@@ -38,12 +38,12 @@ export interface KeptRuns {
 
 /**
  * The list of runs, live. The feed is joined at its end first, the list is read after that: what happens
- * in between is in both and is told apart by seq. The newest first stays in order by itself; in any other order the
- * rows stay where they are, and `moved` says how many runs would stand elsewhere.
+ * in between is in both, and is deduplicated by seq. A list with the newest first stays in order; in any other order
+ * the rows stay where they are, and `moved` is the number of runs whose place has changed.
  */
 export class RunsStore {
   runs = $state.raw<readonly Run[]>([]);
-  /** What was unfolded: the runs below, by the run that they are below of. */
+  /** The descendants that were unfolded, by the id of the run above them. */
   below = $state.raw<ReadonlyMap<string, readonly Run[]>>(new Map());
   next_cursor = $state.raw<string | null>(null);
   searched = $state.raw<SearchState | null>(null);
@@ -51,7 +51,7 @@ export class RunsStore {
   /** Grows when a run began or its status changed, whether or not it is on the page. */
   turns = $state.raw(0);
   loaded = $state(false);
-  /** Whether an answer to a new question is on its way. */
+  /** Whether the answer to a new query is pending. */
   isAsking = $state(false);
   problem = $state.raw<Problem | null>(null);
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
@@ -60,22 +60,22 @@ export class RunsStore {
   #byId = new Map<string, Run>();
   #stream: Following["stream"] | null = null;
   readonly #moved = new Set<string>();
-  /** Unfolded runs that got another below them. */
+  /** Unfolded runs with a new run below them. */
   readonly #grown = new Set<string>();
   #took_ms = 0;
   #turns = 0;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;
-  #looking: ReturnType<typeof setTimeout> | null = null;
-  /** Events of runs that are not on the page, kept while a list is on its way that may bring them. */
+  #recheck: ReturnType<typeof setTimeout> | null = null;
+  /** Events of runs that are not on the page, kept while a list is pending that may contain these runs. */
   #early: RunEvent[] = [];
   #early_chars = 0;
   #lists = 0;
-  /** Moves with the query, so that an answer to an older one is dropped. */
+  /** Changes with the query, so that an answer to an older one is dropped. */
   #listings = 0;
 
-  /** `kept`: what an earlier store of the same query had, for a reader who comes back. */
+  /** `kept`: the rows of an earlier store of the same query, for a reader who comes back to the page. */
   constructor(query: Query, kept?: KeptRuns) {
     this.#query = query;
     if (kept === undefined) return;
@@ -110,7 +110,7 @@ export class RunsStore {
   stop(): void {
     this.#abort.abort();
     if (this.#relisting !== null) clearTimeout(this.#relisting);
-    if (this.#looking !== null) clearTimeout(this.#looking);
+    if (this.#recheck !== null) clearTimeout(this.#recheck);
     this.#undo?.();
   }
 
@@ -119,7 +119,7 @@ export class RunsStore {
     void this.#list(null);
   }
 
-  /** Another question; the rows stay until the new ones are here. Routers have a stream that others are not in. */
+  /** Sets another query; the rows stay until the new ones arrive. Routers are in a stream of their own. */
   ask(query: Query): void {
     if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
     const isOtherRole = (query["role"] ?? "") !== (this.#query["role"] ?? "");
@@ -138,13 +138,13 @@ export class RunsStore {
     await this.#list(this.next_cursor);
   }
 
-  /** Puts the rows in the order that holds now. */
+  /** Puts the rows in their present order. */
   async reorder(): Promise<void> {
     this.#forgetMoved();
     await this.#list(null, true);
   }
 
-  /** Reads what is below a run; without `isOpen` it is folded again. */
+  /** Reads the descendants of a run; without `isOpen` they are folded again. */
   async unfold(root: Run, isOpen: boolean): Promise<void> {
     try {
       const found = isOpen ? await descendantsOf(root, this.#abort.signal) : null;
@@ -177,12 +177,12 @@ export class RunsStore {
   }
 
   #take({ event, data }: Received): void {
-    // After a (re)connect the list is read once the feed stands at its end.
+    // After a (re)connect the list is read once the feed is at its end.
     if (event.type === "stream.caught_up" || event.type === "stream.gap") {
-      this.#lookAgain();
+      this.#checkStalled();
       return this.#relist(0);
     }
-    if (event.type === "stream.stalled") return this.#said(event);
+    if (event.type === "stream.stalled") return this.#takeStalled(event);
     if (!isEvent(event)) return;
     hear(event.type);
     const status = statusAfter(event.type);
@@ -194,23 +194,23 @@ export class RunsStore {
     this.#changes.set(event.run_id, next);
     if (next.status === run.status) return;
     if (this.#query["status"]) this.#turned(event.run_id);
-    // What it used, and what is below it, only the server adds up.
+    // Only the server sums its usage and its descendants.
     else if (isTerminal(next.status) || (this.#hasRoots && next.parent_run_id)) this.#relist(relist_ms);
   }
 
-  /** Whether its producer has fallen silent makes no event: it is told to those who are there. */
-  #said({ run_id, stalled, last_seq }: Extract<StreamEvent, { type: "stream.stalled" }>): void {
+  /** That a producer fell silent is not an event: the server tells connected readers. */
+  #takeStalled({ run_id, stalled, last_seq }: Extract<StreamEvent, { type: "stream.stalled" }>): void {
     const run = this.#changes.get(run_id) ?? this.#byId.get(run_id);
     if (run !== undefined && last_seq >= run.last_seq) this.#changes.set(run_id, { ...run, stalled });
   }
 
-  /** A run whose silence ended before the server looked for it is told of to nobody. */
-  #lookAgain(): void {
-    if (this.#looking !== null) clearTimeout(this.#looking);
-    this.#looking = setTimeout(() => this.runs.some(({ stalled }) => stalled) && this.#relist(0), stalled_ms);
+  /** Reads the list again: if a run's silence ended before the server checked, no frame says so. */
+  #checkStalled(): void {
+    if (this.#recheck !== null) clearTimeout(this.#recheck);
+    this.#recheck = setTimeout(() => this.runs.some(({ stalled }) => stalled) && this.#relist(0), stalled_ms);
   }
 
-  /** An event of a run that is not on this page: only a new run, or one whose status moved, may belong here. */
+  /** An event of a run that is not on this page: only a new run, or one whose status changed, may belong here. */
   #takeUnknown(event: RunEvent, chars: number): void {
     if (this.#lists > 0 || this.#relisting !== null) {
       this.#early_chars += chars;
@@ -226,20 +226,20 @@ export class RunsStore {
     else if (this.#hasRoots) this.#relist(relist_ms);
   }
 
-  /** A run came into the list or left it: it is looked at, or said, when its rows do not move by themselves. */
+  /** A run may have entered or left the list: the list is read again or, if its rows stay, the run counts as moved. */
   #turned(run_id: string): void {
     if (this.#isLive) this.#relist(relist_ms);
     else this.#moved.add(run_id);
   }
 
-  /** A new run below one that is unfolded. */
+  /** Notes a new run below one that is unfolded. */
   #childOf(parent_run_id: string): void {
     for (const [root_run_id, below] of this.below)
       if (root_run_id === parent_run_id || below.some((run) => run.run_id === parent_run_id))
         this.#grown.add(root_run_id);
   }
 
-  /** Reads what is below those again that have more below them than when they were unfolded. */
+  /** Reads the descendants of the unfolded runs that have new ones. */
   #takeGrown(): void {
     const grown = [...this.#grown];
     this.#grown.clear();
@@ -264,7 +264,7 @@ export class RunsStore {
     this.moved = this.#moved.size;
   }
 
-  /** Whose place is no longer where its row stands. */
+  /** Notes changed runs whose rows are no longer in order. */
   #seeMoved(): void {
     const sort = String(this.#query["sort"] ?? "created");
     const sign = this.#query["order"] === "asc" ? 1 : -1;
@@ -284,7 +284,7 @@ export class RunsStore {
     this.moved = 0;
   }
 
-  /** A list that took long is not asked for all the time. */
+  /** Schedules a request for the list; less often if the last one was slow. */
   #relist(delay_ms: number): void {
     if (this.#relisting !== null) return;
     this.#relisting = setTimeout(
@@ -296,7 +296,7 @@ export class RunsStore {
     );
   }
 
-  /** A page. `replaces`: the rows are put in its order, whatever they were. */
+  /** Reads a page. `replaces`: its rows replace those that are shown. */
   async #list(cursor: string | null, replaces = false): Promise<void> {
     const { signal } = this.#abort;
     const listing = this.#listings;
@@ -305,13 +305,13 @@ export class RunsStore {
     try {
       const page = await runs.list({ ...this.#query, limit: page_runs, cursor }, signal);
       if (listing !== this.#listings) return;
-      // What the feed has told meanwhile is newer than the page.
+      // The feed's changes in the meantime are newer than the page.
       const fresh = page.runs.map((run) =>
         newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)),
       );
       this.#put(fresh, cursor !== null, replaces || this.isAsking, page.next_cursor ?? null);
       this.searched = page.searched ?? null;
-      // What the index does not have yet, it will have soon.
+      // The index is behind, and will catch up soon.
       if ((page.searched?.lag_ms ?? 0) > 0) this.#relist(lag_ms);
       this.#index();
       this.loaded = true;
@@ -328,7 +328,7 @@ export class RunsStore {
 
   #put(fresh: Run[], isMore: boolean, replaces: boolean, next_cursor: string | null): void {
     const known = new Set(this.runs.map((run) => run.run_id));
-    // An order that moves may bring a run twice.
+    // If the order changes between pages, a run may be on two of them.
     const added = fresh.filter((run) => !known.has(run.run_id));
     if (isMore) {
       this.runs = [...this.runs, ...added];
@@ -344,13 +344,13 @@ export class RunsStore {
       this.runs = [...fresh, ...older];
       if (older.length === 0) this.next_cursor = next_cursor;
     } else {
-      const told = new Map(fresh.map((run) => [run.run_id, run]));
-      this.runs = this.runs.map((run) => told.get(run.run_id) ?? run);
+      const listed = new Map(fresh.map((run) => [run.run_id, run]));
+      this.runs = this.runs.map((run) => listed.get(run.run_id) ?? run);
       for (const run of added) this.#moved.add(run.run_id);
     }
   }
 
-  /** Whether it is still of the status that is asked for, as far as is known. */
+  /** Whether its status, as far as it is known, is the one of the query. */
   #isWanted(run: Run): boolean {
     const { status } = this.#query;
     return !status || (this.#changes.get(run.run_id) ?? run).status === status;
@@ -364,7 +364,7 @@ export class RunsStore {
 
   #takeEarly(): void {
     const early = this.#early;
-    // What there was no room for is in the next list.
+    // The next list has what there was no room for.
     if (this.#early_chars > early_chars_max) this.#relist(relist_ms);
     this.#early = [];
     this.#early_chars = 0;

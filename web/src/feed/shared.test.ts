@@ -52,7 +52,7 @@ test("a worker that died is replaced, and one that speaks is not", async () => {
   await after(60_000);
   expect(first).not.toHaveBeenCalled();
 
-  // It is killed: nobody is told.
+  // The worker is killed without notice.
   const second = open();
   await after(11_000);
   expect(second).not.toHaveBeenCalled();

@@ -10,18 +10,18 @@ interface Opened {
   token: string | null;
   resolve: (response: Response) => void;
   reject: (reason: unknown) => void;
-  /** Where its text goes, once it was answered. */
+  /** Takes its text, once it was answered. */
   into: ReadableStreamDefaultController<Uint8Array> | null;
-  owed_chars: number;
+  pending_chars: number;
 }
 
 type Hear = (asked: Asked) => void;
 
-/** Read so far ahead of its reader; and told to the hub in such portions. */
+/** Maximum number of bytes ahead of the reader; and after how many characters the hub learns that they were read. */
 const ahead_bytes = 1_000_000;
-const told_chars = 100_000;
+const report_chars = 100_000;
 
-/** Browsers allow six HTTP/1.1 connections to a server: all tabs together have one for their streams. */
+/** Browsers allow six HTTP/1.1 connections to a server: all tabs share one for their streams. */
 class Shared {
   readonly #opened = new Map<string, Opened>();
   readonly #waiting = new Set<() => void>();
@@ -32,7 +32,7 @@ class Shared {
     addEventListener("pagehide", () => this.#leave());
   }
 
-  /** Answers as the route of the stream would, with its text as it comes. */
+  /** Answers as the route of the stream would, with its text as it arrives. */
   open(path: string, cursor: string | null, signal: AbortSignal): Promise<Response> {
     const wanted = streamRequestOf(path);
     if (wanted === null) throw new Error(`no stream: ${path}`);
@@ -41,7 +41,7 @@ class Shared {
     // Another person's streams end with their token.
     if (this.#hub !== null && this.#hub.token !== token) this.#leave();
     const answer = new Promise<Response>((resolve, reject) =>
-      this.#opened.set(id, { wanted, cursor, token, resolve, reject, into: null, owed_chars: 0 }),
+      this.#opened.set(id, { wanted, cursor, token, resolve, reject, into: null, pending_chars: 0 }),
     );
     signal.addEventListener("abort", () => {
       if (!this.#opened.has(id)) return;
@@ -52,7 +52,7 @@ class Shared {
     return answer;
   }
 
-  /** Calls `again` when the server is there again. Returns the undo. */
+  /** Calls `again` when the server is reachable again, until the returned function is called. */
   onAgain(again: () => void): () => void {
     this.#waiting.add(again);
     return () => void this.#waiting.delete(again);
@@ -72,11 +72,11 @@ class Shared {
       try {
         return this.#worker();
       } catch {
-        // It is not allowed here. The tabs find each other.
+        // Shared workers are not allowed here. The tabs elect one that has the hub.
       }
     }
     const { alone, join } = await import("./leader");
-    const tell = (said: Said) => this.#hear(said);
+    const tell = (message: Said) => this.#hear(message);
     if (!("locks" in navigator) || typeof BroadcastChannel !== "function") return alone(tell);
     return join(token, tell, () => this.#moved());
   }
@@ -98,7 +98,7 @@ class Shared {
       heard();
       this.#lost(new TypeError("no worker"));
     };
-    // Its file could not be loaded: the server is away, mostly.
+    // Its file could not be loaded, mostly because the server is unreachable.
     worker.onerror = lost;
     if ("locks" in navigator) {
       const lock = `runreel-tab-${crypto.randomUUID()}`;
@@ -111,7 +111,7 @@ class Shared {
       port.postMessage(asked);
       if (asked.kind === "bye") heard();
       if (asked.kind !== "open") return;
-      // One that died says nothing. If it only had nothing to say, the same one is joined anew.
+      // A dead worker sends nothing. One that is only idle is joined again.
       silence ??= setTimeout(() => {
         port.postMessage({ kind: "bye" });
         lost();
@@ -119,20 +119,20 @@ class Shared {
     };
   }
 
-  #hear(said: Said): void {
-    if (said.kind === "again") return this.#waiting.forEach((again) => again());
-    const opened = this.#opened.get(said.id);
+  #hear(message: Said): void {
+    if (message.kind === "again") return this.#waiting.forEach((again) => again());
+    const opened = this.#opened.get(message.id);
     if (opened === undefined) return;
-    if (said.kind === "cut") return this.#fail(said.id, new TypeError("cut off"));
-    if (said.kind === "text") {
-      opened.owed_chars += said.text.length;
-      return opened.into?.enqueue(this.#encoder.encode(said.text));
+    if (message.kind === "cut") return this.#fail(message.id, new TypeError("cut off"));
+    if (message.kind === "text") {
+      opened.pending_chars += message.text.length;
+      return opened.into?.enqueue(this.#encoder.encode(message.text));
     }
-    if (said.status === 200) return this.#answer(said.id, opened);
-    if (said.status === 0) return this.#fail(said.id, new TypeError("no answer"));
-    this.#opened.delete(said.id);
+    if (message.status === 200) return this.#answer(message.id, opened);
+    if (message.status === 0) return this.#fail(message.id, new TypeError("no answer"));
+    this.#opened.delete(message.id);
     const headers = { "content-type": "application/problem+json" };
-    opened.resolve(new Response(said.text, { status: said.status, headers }));
+    opened.resolve(new Response(message.text, { status: message.status, headers }));
   }
 
   #answer(id: string, opened: Opened): void {
@@ -140,9 +140,9 @@ class Shared {
       {
         start: (into) => void (opened.into = into),
         pull: () => {
-          if (opened.owed_chars < told_chars) return;
-          this.#tell({ kind: "read", id, chars: opened.owed_chars });
-          opened.owed_chars = 0;
+          if (opened.pending_chars < report_chars) return;
+          this.#tell({ kind: "read", id, chars: opened.pending_chars });
+          opened.pending_chars = 0;
         },
       },
       new ByteLengthQueuingStrategy({ highWaterMark: ahead_bytes }),
@@ -162,7 +162,7 @@ class Shared {
     for (const id of [...this.#opened.keys()]) this.#fail(id, reason);
   }
 
-  /** Another tab has the hub now: what it was asked for before it had it is asked again. */
+  /** The hub has moved to another tab: answered streams are cut, the others are requested again. */
   #moved(): void {
     for (const [id, { wanted, cursor, token, into }] of [...this.#opened]) {
       if (into !== null) this.#fail(id, new TypeError("cut off"));
@@ -186,7 +186,7 @@ interface Policies {
   };
 }
 
-/** The address of the worker's file, which the pages' policy lets be run only through this one. */
+/** The address of the worker's file. The pages' security policy allows it only from this Trusted Types policy. */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { trustedTypes?: Policies };
   policy ??= trustedTypes?.createPolicy("runreel-stream", {

@@ -191,7 +191,7 @@ test("every span has one row, whatever spans name as their parents", () => {
     event(5, "step.started", inSpan("d", "c")),
   ]);
   expect(shown(circle)).toEqual(["", "a", "b", "c", "d"]);
-  // What closes the circle is dropped; the rest of it is a chain.
+  // The link that closes the cycle is dropped; the rest is a chain.
   const [, a, b, c] = circle.tree.spans;
   expect([a, b, c].map((span) => span && circle.tree.parentOf(span)?.span_id)).toEqual(["", "a", "b"]);
 

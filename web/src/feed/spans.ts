@@ -18,19 +18,19 @@ const endOfRun = new Map<string, SpanStatus>([
 
 /**
  * Events paired into spans by the server's own rule: `X.started` opens, `X.completed` or `X.failed` of the
- * same family and `span_id` closes, an end without a start is a bar of the length it tells.
+ * same family and `span_id` closes, an end without a start is a bar of its reported duration.
  */
 export class Spans {
   readonly tree = new SpanTree();
   readonly pauses: Pause[] = [];
-  /** Those of them in which a person was asked, which are no time of the spans around them. */
+  /** The pauses in which a person was asked, which do not count as time of the spans around them. */
   readonly asked: Pause[] = [];
-  /** What the calls of tools took, and what the model's answers did. */
+  /** The total time of tool calls, and of the model's answers. */
   tool_ms = 0;
   model_ms = 0;
   readonly #open = new Map<string, { span: Span; asked_ms: number }>();
   #hasStarted = false;
-  /** How long persons were waited for, without the one who is waited for now. */
+  /** The total time of waiting for persons, without the current wait. */
   #asked_ms = 0;
 
   take(row: EventRow): void {
@@ -38,7 +38,7 @@ export class Spans {
     const verb = verbOf(row.type);
     const at = row.at_ms;
     const { root } = this.tree;
-    // A run that is told of late began with the first thing that happened in it.
+    // A run that is reported late began with its earliest event.
     if (root !== null && this.#hasStarted) root.start_ms = Math.min(root.start_ms, at);
     if (kind === "run") this.#run(row, verb, at);
     else if (verb === "started" || verb === "spawned") this.#start(row, kind, at);
@@ -46,8 +46,8 @@ export class Spans {
   }
 
   /**
-   * The stretches in which a span only waited: of the run every pause, of another one what its own time leaves out of
-   * the time between its two events. `now_ms`: when those end that go on.
+   * The stretches in which a span only waited: for the run every pause, for another span what its own duration leaves
+   * of the time between its two events. Stretches that have not ended end at `now_ms`.
    */
   heldIn(span: Span, now_ms: number): { from_ms: number; to_ms: number }[] {
     const { start_ms, took_ms } = span;
@@ -61,10 +61,10 @@ export class Spans {
       .filter(({ from_ms, to_ms }) => to_ms > from_ms);
     if (isRoot || took_ms === null) return held;
     const rest_ms = end_ms - start_ms - took_ms - lengthOf(held);
-    // It was at work meanwhile: by its own account it took that time too.
-    if (rest_ms < -told_ms) return [];
-    const isUntold = rest_ms > Math.max(told_ms, (end_ms - start_ms) * told_share);
-    return isUntold ? withRest(held, end_ms, rest_ms) : held;
+    // Its own duration includes the waits, so it was at work meanwhile.
+    if (rest_ms < -tolerance_ms) return [];
+    const isUnreported = rest_ms > Math.max(tolerance_ms, (end_ms - start_ms) * tolerance_share);
+    return isUnreported ? withRest(held, end_ms, rest_ms) : held;
   }
 
   #run(row: EventRow, verb: string, at: number): void {
@@ -72,7 +72,7 @@ export class Spans {
     const last = this.pauses.at(-1);
     const waiting = last !== undefined && last.to_ms === null ? last : null;
     const status = endOfRun.get(verb);
-    // The time before the start is queueing; bars are told from the start.
+    // The time before the start is queueing, which bars do not include.
     if (verb === "started") root.start_ms = at;
     this.#hasStarted ||= verb === "started";
     const asking = this.asked.at(-1);
@@ -96,7 +96,7 @@ export class Spans {
 
   #start(row: EventRow, kind: string, at: number): void {
     const span = this.tree.add(spanOf(row, kind, at));
-    // Of a person who is being asked, what was before is not the span's.
+    // The part of the current wait before the span's start does not count for it.
     const asking = this.asked.at(-1);
     const asked_ms = this.#asked_ms + (asking?.to_ms === null ? Math.max(0, at - asking.from_ms) : 0);
     if (row.span_id) this.#open.set(keyOf(kind, row.span_id), { span, asked_ms });
@@ -111,7 +111,7 @@ export class Spans {
     if (key !== null) this.#open.delete(key);
     span.status = status;
     if (status === "failed") span.error = errorIn(row);
-    // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
+    // A supervisor reports its workers when all have ended; each bar has the duration of its worker.
     const end_ms = kind === "worker" && own_ms ? Math.min(at, span.start_ms + own_ms) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
     const asked_ms = Math.max(0, this.#asked_ms - (opened?.asked_ms ?? this.#asked_ms));
@@ -123,11 +123,11 @@ export class Spans {
   }
 }
 
-/** A clock read twice, and rounding: no waiting. */
-const told_ms = 1;
-const told_share = 0.02;
+/** Differences up to this are from clocks and rounding, not from waiting. */
+const tolerance_ms = 1;
+const tolerance_share = 0.02;
 
-/** Waiting of which no event tells comes last. */
+/** Adds waiting that no event reports, as late as possible. */
 function withRest<T extends { from_ms: number; to_ms: number }>(
   held: readonly T[],
   end_ms: number,
@@ -147,7 +147,7 @@ function withRest<T extends { from_ms: number; to_ms: number }>(
 export const lengthOf = (stretches: readonly { from_ms: number; to_ms: number }[]): number =>
   stretches.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
 
-/** The error that a title tells, after a name: `search error: timeout`. A name alone is no error. */
+/** The error in a title, after a name: `search error: timeout`. A name alone is not an error. */
 function errorIn({ title, name }: EventRow): string {
   const rest = name !== null && title.startsWith(name) ? title.slice(name.length) : title;
   const at = rest.indexOf(error_sign);
@@ -155,7 +155,7 @@ function errorIn({ title, name }: EventRow): string {
 }
 const error_sign = "error: ";
 
-/** The arguments that a title tells: `search(q: "x")`. */
+/** The arguments in a title: `search(q: "x")`. */
 function argsIn({ type, title }: EventRow): string {
   return type === "tool.started" ? title.slice(title.indexOf("(") + 1).replace(/\)$/, "") : "";
 }

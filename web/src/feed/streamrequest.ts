@@ -1,4 +1,4 @@
-/** The server pings every 10 s. Whoever is taken for dead too early loses nothing: the next connection goes on from there. */
+/** The server pings every 10 s. A connection given up too early loses nothing: the next one continues from there. */
 export const silent_ms = 12_000;
 
 /** A stream by its own route, as a member of one request for many. */
@@ -7,7 +7,7 @@ export interface StreamRequest {
   [member: string]: unknown;
 }
 
-/** What `POST /api/stream` calls the stream of this path; null when it is none that it knows. */
+/** The stream of this path as a member of `POST /api/stream`; null for an unknown path. */
 export function streamRequestOf(path: string): StreamRequest | null {
   const [pathname = "", search = ""] = path.split("?");
   const [kind, id = ""] = pathname.replace("/api/stream/", "").split("/").map(decodeURIComponent);

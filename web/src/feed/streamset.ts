@@ -3,44 +3,44 @@ import { silent_ms, type StreamRequest } from "./streamrequest";
 /** One stream of one tab. */
 export interface Subscription {
   wanted: StreamRequest;
-  /** After what it goes on, should the connection be changed. */
+  /** Where it continues if the connection is replaced. */
   cursor: string | null;
   isCaughtUp: boolean;
   isAnswered: boolean;
-  /** How a request of its own would have been answered. */
+  /** Called with the answer that a request of its own would have got. */
   answer: (status: number, text: string) => void;
   text: (text: string) => void;
-  /** Nothing more comes; `isCut` when that is not the stream's own end. */
+  /** Called at the end; `isCut` when that is not the stream's own end. */
   over: (isCut: boolean) => void;
 }
 
 /** The server's bound. */
 const subscriptions_max = 64;
-/** Tabs come and go together: a page leaves one stream and opens another. */
+/** Changes come in groups: a page leaves one stream and opens another. */
 const soon_ms = 50;
 const later_ms = 2_000;
 
 /**
- * A connection with up to so many streams. What is on it does not change: for another set another connection is opened,
- * each stream after its cursor, and the old one is left as soon as the new one speaks.
+ * A connection with up to `subscriptions_max` streams. Its set does not change: for another set another connection is
+ * opened, each stream after its cursor, and the old one is left as soon as the new one delivers.
  */
 export class StreamSet {
   readonly #ask: (body: string, signal: AbortSignal) => Promise<Response>;
-  readonly #told: (isThere: boolean) => void;
+  readonly #onServer: (isThere: boolean) => void;
   readonly #all = new Set<Subscription>();
-  /** The one that is read, and one that has been asked for and has not spoken. */
+  /** The connection that is read, and one that was requested and has not delivered yet. */
   #current: AbortController | null = null;
   #pending: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #due_ms = 0;
 
-  /** `told`: whether the server is there, each time it shows. */
+  /** `onServer` is called with whether the server is reachable, each time that shows. */
   constructor(
     ask: (body: string, signal: AbortSignal) => Promise<Response>,
-    told: (isThere: boolean) => void,
+    onServer: (isThere: boolean) => void,
   ) {
     this.#ask = ask;
-    this.#told = told;
+    this.#onServer = onServer;
   }
 
   get hasRoom(): boolean {
@@ -94,29 +94,29 @@ export class StreamSet {
         await this.#read(response.body.getReader(), on, abort);
       else refusal = { status: response.status, text: await response.text() };
     } catch {
-      // The network's own errors say nothing useful, and an abort is our own doing.
+      // The network's errors are not informative, and an abort was caused here.
     }
     if (this.#pending === abort) {
       this.#pending = null;
       this.#refuse(on.values(), refusal.status, refusal.text);
     } else if (this.#current === abort) {
       this.#current = null;
-      this.#told(false);
-      // What was on it goes on with the next one, if that has been asked for.
+      this.#onServer(false);
+      // Its streams continue on the next connection, if that has been requested.
       if (this.#pending === null) this.#refuse(on.values(), 0, "");
     }
   }
 
-  /** Those that are on another connection stay there; the others are told. */
+  /** Ends these streams, except those that are on another connection. */
   #refuse(on: Iterable<Subscription>, status: number, text: string): void {
-    if (status === 0 || status >= 500) this.#told(false);
+    if (status === 0 || status >= 500) this.#onServer(false);
     for (const each of on) {
       if (!this.#all.has(each) || (each.isAnswered && this.#current !== null)) continue;
       this.#end(each, status, text);
     }
   }
 
-  /** Takes it off, and says why. */
+  /** Removes a stream, and reports why. */
   #end(each: Subscription, status: number, text: string): void {
     this.#all.delete(each);
     if (!each.isAnswered) each.answer(status, text);
@@ -138,18 +138,18 @@ export class StreamSet {
       const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
       rest = frames.pop() ?? "";
       if (this.#pending === abort) {
-        // A server without room says that, and no more.
+        // A server without room sends only that.
         if (!frames.some(speaks)) continue;
         this.#pending = null;
         this.#current?.abort();
         this.#current = abort;
-        this.#told(true);
+        this.#onServer(true);
       }
       this.#hand(frames, on);
     }
   }
 
-  /** Hands frames on, those of one stream together. */
+  /** Passes frames on, those of one stream together. */
   #hand(frames: readonly string[], on: ReadonlyMap<string, Subscription>): void {
     const texts = new Map<Subscription, string>();
     const ends: (() => void)[] = [];
@@ -157,7 +157,7 @@ export class StreamSet {
       const lines = frame.split("\n");
       const [name, type] = eventOf(lines);
       if (name === null) {
-        // A ping, or how long to wait: for everybody.
+        // A ping or a `retry:`, for all streams.
         for (const each of on.values())
           if (each.isAnswered) texts.set(each, `${texts.get(each) ?? ""}${frame}\n\n`);
         continue;
@@ -194,18 +194,18 @@ export class StreamSet {
   }
 }
 
-/** Lines of a frame end with \n alone: what JSON holds may look like an end of line to a pattern. */
+/** Only \n ends a line of a frame: JSON may contain other characters that a pattern takes for line endings. */
 const valueOf = (lines: readonly string[], prefix: string): string | undefined =>
   lines.find((line) => line.startsWith(prefix))?.slice(prefix.length);
 
-/** Whose event it is, and its type; nobody's own is everybody's. */
+/** The name of the event's stream, and its type; the name is null if it is for all streams. */
 function eventOf(lines: readonly string[]): [name: string | null, type: string] {
   const event = valueOf(lines, "event: ") ?? "";
   const at = event.indexOf("/");
   return at < 0 ? [null, event] : [event.slice(0, at), event.slice(at + 1)];
 }
 
-/** Whether a connection brings its streams: an event of one of them, or a ping. */
+/** Whether a frame shows that the connection delivers: an event of one of its streams, or a ping. */
 const speaks = (frame: string): boolean => frame.startsWith(":") || eventOf(frame.split("\n"))[0] !== null;
 
 const gone = JSON.stringify({ code: "not_found", title: "Not found", status: 404 });

@@ -33,14 +33,14 @@ export function event(seq: number, type: string, over: Over = {}): RunEvent {
 export const inSpan = (span_id: string, parent_span_id?: string) =>
   parent_span_id === undefined ? { span_id } : { span_id, parent_span_id };
 
-/** As a stream hands it on. */
+/** As a stream yields it. */
 export const told = (event: RunEvent | Snapshot | Control): Received => ({
   event,
   id: "seq" in event ? String(event.seq) : null,
   data: JSON.stringify(event),
 });
 
-/** Hands it on to a view as a page does. */
+/** Passes it to a view as a page does. */
 export function tell(view: RunView, { event, data }: Received): void {
   if (isEvent(event)) view.take(rowOf(event), event, data);
   else view.takeFrame(event);

@@ -25,23 +25,23 @@ import { follow, type Following } from "./follower";
 import { hear } from "./hear";
 
 const page_messages = 200;
-/** More are asked for by the person. */
+/** More pages are read when the person asks for them. */
 const pages_max = 20;
 const soon_ms = 300;
 
-/** A run of the thread with what was said in it, in the order of its seqs. */
+/** A run of the thread with its messages, in the order of their seqs. */
 export interface Turn {
   run_id: string;
   messages: readonly ThreadMessage[];
-  /** What is being written now. */
+  /** The messages that are being written. */
   open: readonly SpanText[];
 }
 
 const textTypes = "message.*,run.*";
 
 /**
- * A thread: its conversation across its runs, live. The stream is joined at its end first, what was said before is read
- * after that; what is in both is told apart by run and seq.
+ * A thread: its conversation across its runs, live. The stream is joined at its end first, earlier messages are read
+ * after that; those in both are deduplicated by run and seq.
  */
 export class ThreadStore {
   readonly thread_id: string;
@@ -51,9 +51,9 @@ export class ThreadStore {
   connection = $state.raw<Connection>({ state: "connecting", gap: null });
   problem = $state.raw<Problem | null>(null);
   loaded = $state(false);
-  /** There are more messages than were read. */
+  /** Where further messages begin; null if all were read. */
   next_cursor = $state.raw<string | null>(null);
-  /** More runs than are listed. */
+  /** Where older runs begin; null if all are listed. */
   moreRuns = $state.raw<string | null>(null);
   readonly #byRun = new Map<string, Map<number, ThreadMessage>>();
   readonly #texts = new Map<string, Texts>();
@@ -92,12 +92,12 @@ export class ThreadStore {
     this.#stream?.retryNow();
   }
 
-  /** The messages after those that were read. */
+  /** Reads the messages after those that were read. */
   async more(): Promise<void> {
     await this.#asked(this.#next());
   }
 
-  /** Older runs than those that are listed. */
+  /** Reads older runs than those that are listed. */
   async older(): Promise<void> {
     await this.#asked(this.#before());
   }
@@ -162,7 +162,7 @@ export class ThreadStore {
     this.#know(page.runs);
   }
 
-  /** A refusal is shown; what the page was left for is none. */
+  /** Awaits an answer; a refusal is shown, unless the page was left. */
   async #asked(answer: Promise<unknown>): Promise<void> {
     try {
       await answer;
@@ -186,10 +186,10 @@ export class ThreadStore {
 
   #put(message: ThreadMessage): void {
     const { run_id, seq } = message;
-    const said = this.#byRun.get(run_id) ?? new Map<number, ThreadMessage>();
-    // What the API tells has an artifact's address; what the stream told is kept otherwise.
-    if (!said.has(seq) || message.artifact) said.set(seq, message);
-    this.#byRun.set(run_id, said);
+    const messages = this.#byRun.get(run_id) ?? new Map<number, ThreadMessage>();
+    // A message with an artifact replaces one without; otherwise the first one is kept.
+    if (!messages.has(seq) || message.artifact) messages.set(seq, message);
+    this.#byRun.set(run_id, messages);
   }
 
   #textsOf(run_id: string): Texts {
@@ -204,7 +204,7 @@ export class ThreadStore {
         .filter(({ family }) => family === "message")
         .map((text) => ({ ...text }));
     const writing = [...this.#texts].filter(([, { open }]) => open.size > 0).map(([run_id]) => run_id);
-    // Ids of runs grow with the time of their creation.
+    // The ids of runs sort by the time of their creation.
     const ids = [...new Set([...this.#byRun.keys(), ...this.runs.keys(), ...writing])].sort();
     this.turns = ids.map((run_id) => ({
       run_id,
@@ -214,7 +214,7 @@ export class ThreadStore {
   }
 }
 
-/** A message as the list of the thread would tell it. */
+/** A message in the form of the thread's list. */
 export function messageOf(event: RunEvent): ThreadMessage {
   const payload = fields(event.payload);
   const pointer = payload["$artifact"];

@@ -1,8 +1,7 @@
 import { failureLine, failureOf, fields } from "@runreel/client/fold";
 
 /**
- * What an event says, in one line: the rule by which the server makes the titles of a run's index, for events that come
- * whole.
+ * The title of an event that arrived in full: one line, by the rule of the server for the titles of a run's index.
  */
 export function titleOf(type: string, payload: unknown): string {
   const from = fields(payload);
@@ -59,7 +58,7 @@ export function titleOf(type: string, payload: unknown): string {
 export const previewOf = (value: unknown): string => line([plain(value)]);
 
 const title_chars_max = 120;
-/** Of one member. */
+/** For one member. */
 const part_chars_max = 400;
 
 const prefixed = (prefix: string, text: string) => (text === "" ? "" : prefix + text);
@@ -82,7 +81,7 @@ function clip(text: string, chars_max = title_chars_max): string {
 
 const short = (value: unknown) => clip(JSON.stringify(value) ?? "", part_chars_max);
 
-/** Text as text, content parts as their texts, what has a message as that, anything else as JSON. */
+/** A text unchanged, content parts as their texts, an object with a message as that, anything else as JSON. */
 function plain(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "string") return clip(value, part_chars_max);
@@ -91,8 +90,8 @@ function plain(value: unknown): string {
     if (texts.length > 0) return clip(texts.join(" "), part_chars_max);
   }
   const { message, text, detail } = fields(value);
-  const told = [message, text, detail].find((each) => typeof each === "string") as string | undefined;
-  const words = told === undefined ? short(value) : clip(told, part_chars_max);
+  const own = [message, text, detail].find((each) => typeof each === "string") as string | undefined;
+  const words = own === undefined ? short(value) : clip(own, part_chars_max);
   return words === "{}" || words === "[]" ? "" : words;
 }
 

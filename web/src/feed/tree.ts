@@ -2,9 +2,9 @@ import type { SpanStatus } from "@runreel/client";
 
 /** A bar of the waterfall. Times are milliseconds since the epoch; `end_ms` is null while it runs. */
 export interface Span {
-  /** Its place in the order of starts; what the tree is linked by, since producers may repeat a span_id. */
+  /** Its index in the order of starts, by which the tree is linked, since producers may repeat a span_id. */
   index: number;
-  /** Its place among those below the same parent. */
+  /** Its index among its siblings. */
   place: number;
   span_id: string;
   parent_span_id: string | null;
@@ -15,19 +15,19 @@ export interface Span {
   end_seq: number | null;
   start_ms: number;
   end_ms: number | null;
-  /** What it took by its own account, without the time in which a person was waited for; null while it runs. */
+  /** Its own duration, without the time of waiting for a person; null while it runs. */
   took_ms: number | null;
   child_run_id: string | null;
-  /** Its arguments in a few words, and why it failed; empty when there is nothing to say. */
+  /** Its arguments in short, and its error; empty when there are none. */
   preview: string;
   error: string;
-  /** Whether the brief ones are shown that it stands for; nothing when it is a span and no stretch of them. */
+  /** If it stands for a stretch of brief spans: whether these are shown. Absent for a real span. */
   isOpen?: boolean;
 }
 
 export type NewSpan = Omit<Span, "index" | "place" | "preview" | "error" | "isOpen"> & { preview?: string };
 
-/** The key of spans that hang below nothing in this run. */
+/** The key of spans without a parent in this run. */
 const top = -1;
 
 /**
@@ -38,13 +38,13 @@ export class SpanTree {
   readonly spans: Span[] = [];
   /** Grows when the tree changes; a span that merely ends does not change it. */
   shape = 0;
-  /** Grows when spans that were there moved in it. */
+  /** Grows when existing spans moved in the tree. */
   moves = 0;
   root: Span | null = null;
   readonly #byId = new Map<string, Span>();
   readonly #children = new Map<number, Span[]>();
   readonly #missingParents = new Set<string>();
-  /** Those whose parent hangs below them. */
+  /** The spans whose parent is a descendant of theirs. */
   readonly #isCut = new Set<number>();
 
   add(from: NewSpan): Span {
@@ -53,7 +53,7 @@ export class SpanTree {
     this.shape += 1;
     if (span.kind === "run" && this.root === null) this.#takeRoot(span);
     else this.#link(span);
-    // The first of a repeated id is the one that others call their parent.
+    // Of spans with the same id, the first is the parent that others name.
     if (!this.#byId.has(span.span_id)) this.#byId.set(span.span_id, span);
     if (this.#missingParents.delete(span.span_id)) this.#adopt(span);
     return span;
@@ -96,7 +96,7 @@ export class SpanTree {
     else span.place = siblings.push(span) - 1;
   }
 
-  /** The spans that one hangs below, and itself. */
+  /** The indexes of a span and its ancestors. */
   #above(span: Span): Set<number> {
     const above = new Set<number>();
     for (let at: Span | null = span; at !== null && !above.has(at.index); at = this.parentOf(at))
@@ -104,13 +104,13 @@ export class SpanTree {
     return above;
   }
 
-  /** Children that were written before their parent move below it. Rare: producers write parents first. */
+  /** Moves children that were written before their parent below it. Rare: producers write parents first. */
   #adopt(parent: Span): void {
     const key = this.root?.index ?? top;
     const strays = this.#children.get(key) ?? [];
     const above = this.#above(parent);
     const named = strays.filter((span) => span.parent_span_id === parent.span_id && span !== parent);
-    // A link that would close a circle is none.
+    // A link that would close a cycle is cut.
     for (const span of named) if (above.has(span.index)) this.#isCut.add(span.index);
     const mine = named.filter((span) => !above.has(span.index));
     const others = strays.filter((span) => !mine.includes(span));

@@ -3,7 +3,7 @@ import { usageOf, type CallUsage as Call, type RunUsage } from "../api/usage";
 const page_calls = 1_000;
 const soon_ms = 1_000;
 
-/** What a run used: tokens and money, of the run, of its tree, by model and by call. What is not known is null. */
+/** A run's usage: tokens and cost of the run, of its tree, by model and by call. Unknown values are null. */
 export class Usage {
   current = $state.raw<RunUsage | null>(null);
   readonly #calls = new Map<number, Call>();
@@ -18,7 +18,7 @@ export class Usage {
     void this.#look();
   }
 
-  /** There is a new call; several within a moment are one look. */
+  /** Schedules a request after a new call; several calls within a second share one. */
   lookSoon(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
@@ -26,7 +26,7 @@ export class Usage {
     }, soon_ms);
   }
 
-  /** The call that an event is; null when it is none. */
+  /** The model call of an event; null when it is none. */
   async callAt(seq: number): Promise<Call | null> {
     while (!this.#calls.has(seq) && !this.#isWhole) {
       const last = [...this.#calls.keys()].at(-1) ?? 0;
@@ -40,7 +40,7 @@ export class Usage {
     try {
       this.current = await this.#page(null);
     } catch {
-      // The next look may tell.
+      // The next request may succeed.
     }
   }
 

@@ -1,10 +1,10 @@
-/** The search of the guide: its index is loaded when somebody writes into the box. All else works without scripts. */
+/** The search of the guide: its index is loaded at the first input. Everything else works without scripts. */
 import MiniSearch, { type Options, type SearchOptions, type SearchResult } from "minisearch";
 import "./guide.css";
 import { words } from "./words.mjs";
 
 const results_max = 12;
-/** A short word is taken as it is: its beginnings and misspellings would be half of the guide. */
+/** A short word is matched exactly: as a prefix or misspelled, it would match half of the guide. */
 const searchOptions: SearchOptions = {
   boost: { title: 4, page: 2 },
   prefix: (word) => word.length > 2,
@@ -60,7 +60,7 @@ async function search(): Promise<void> {
     const index = await loading;
     if (input.value.trim() !== asked) return;
     const all = index.search(asked);
-    // Rather what has some of the words than nothing.
+    // Sections with some of the words are better than nothing.
     show(all.length > 0 ? all : index.search(asked, { combineWith: "OR" }));
   } catch {
     loading = null;
@@ -70,7 +70,7 @@ async function search(): Promise<void> {
   }
 }
 
-/** Up and down go through the box and what it found. */
+/** Moves the focus through the box and its results. */
 function step(by: number): void {
   const stops = [input, ...list.querySelectorAll("a")];
   const at = stops.indexOf(document.activeElement as HTMLInputElement);
@@ -92,7 +92,7 @@ function press(event: KeyboardEvent): void {
   event.preventDefault();
 }
 
-/** What the theme button of the UI has kept; without a choice it is the browser's. */
+/** Applies the theme that was chosen in the UI; without a choice it is the browser's. */
 function applyTheme(): void {
   try {
     const theme = localStorage.getItem("runreel.theme");

@@ -1,6 +1,6 @@
 import { untrack } from "svelte";
 
-/** When what stands above the rows has been drawn. Until then these are not seen, so that nothing moves. */
+/** Tracks whether the parts above the rows have been drawn. Until then the rows are hidden, so that nothing moves. */
 export class Above<Part extends string> {
   #left = $state.raw<readonly Part[]>([]);
 
@@ -18,7 +18,7 @@ export class Above<Part extends string> {
     });
   }
 
-  /** Nothing more is waited for. */
+  /** Stops waiting. */
   show(): void {
     this.#left = [];
   }

@@ -4,14 +4,14 @@ import { about } from "../api/server";
 
 type Scope = "read" | "emit" | "approve" | "admin";
 
-/** It is waited for so long. */
+/** How long the first answer is waited for. */
 const patience_ms = 5_000;
 
-/** What the credential of this tab may do, so that nothing is offered that would be refused. */
+/** The permissions of this tab's credential, so that nothing is offered that would be refused. */
 class Access {
   /** Null until it has been read. */
   #scopes = $state.raw<readonly string[] | null>(null);
-  /** It is for one run, tree or thread, and for nothing that spans runs. */
+  /** The credential is limited to one run, tree or thread. */
   isLimited = $state(false);
   #abort = new AbortController();
   /** Resolved once it is known, or when that takes too long. */
@@ -21,7 +21,7 @@ class Access {
     return this.#scopes !== null && (this.#scopes.includes("admin") || this.#scopes.includes(scope));
   }
 
-  /** Reads it anew: another credential is in use. Without an answer everything is offered, and the server decides. */
+  /** Reads them again for another credential. Without an answer everything is offered, and the server decides. */
   async look(): Promise<void> {
     this.#abort.abort();
     this.#abort = new AbortController();

@@ -1,7 +1,7 @@
 import type { OwnedArtifact } from "../api/artifacts";
 import { previewKind } from "../timeline/preview";
 
-/** What the gallery can be narrowed to. */
+/** The kinds by which the gallery can be filtered. */
 export const kinds = [
   { id: "image", name: "images" },
   { id: "text", name: "texts" },
@@ -27,7 +27,7 @@ export function matches(artifact: OwnedArtifact, kind: string, q: string): boole
     .every((word) => text.includes(word));
 }
 
-/** The end of a name, for what has no picture. */
+/** The extension of a name, for artifacts without a preview. */
 export function endingOf(name: string): string {
   const at = name.lastIndexOf(".");
   return at > 0 && name.length - at <= 9 ? name.slice(at + 1) : "file";

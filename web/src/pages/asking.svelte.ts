@@ -8,9 +8,9 @@ import { browserTab } from "./tab.svelte";
 let token = readToken();
 
 /**
- * Keeps every page told of how much is asked over all runs: looked at when a page is opened, when the tab is seen
- * again, and when the page's own stream brings a question or an answer. `changed` is called when another tab changed the
- * token that all remember, and with it this tab's.
+ * Keeps the number of open interrupts current on every page: read when a page is opened, when the tab becomes visible,
+ * and when the page's stream has an event about an interrupt. `changed` is called when another tab changed the
+ * remembered token, and with it this tab's.
  */
 export function start(changed: () => void): void {
   addEventListener("storage", () => {
@@ -37,7 +37,7 @@ export function start(changed: () => void): void {
   });
 }
 
-/** Another token is another person's, maybe. */
+/** Forgets what belongs to the previous token, which may be another person's. */
 export function forget(): void {
   token = readToken();
   inbox.forget();

@@ -19,7 +19,7 @@ export async function below(
       requests += 1;
       const page = await runs.list({ parent_run_id: parent, limit: page_runs, cursor }, signal);
       count += page.runs.filter((run) => !isTerminal(run.status)).length;
-      // Below a run that ended, others may go on.
+      // Descendants of an ended run may still be active.
       parents.push(...page.runs.map((run) => run.run_id));
       cursor = page.next_cursor ?? null;
     } while (cursor !== null);

@@ -1,4 +1,4 @@
-/** What a list of runs can show beside status and title, and what the server sorts by. */
+/** The columns of a list of runs besides status and title; `sort` is the server's name of the order. */
 export const columns = [
   { id: "agent", label: "Agent", sort: null },
   { id: "thread", label: "Thread", sort: null },
@@ -16,7 +16,7 @@ export type ColumnId = (typeof columns)[number]["id"];
 const key = "runreel.columns";
 const usual: readonly ColumnId[] = ["agent", "created", "duration", "tokens", "cost", "events"];
 
-/** Which of them somebody wants to see, kept in the browser. */
+/** The columns that are shown, kept in the browser. */
 class Columns {
   shown = $state.raw<ReadonlySet<ColumnId>>(stored());
 

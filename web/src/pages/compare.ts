@@ -15,7 +15,7 @@ export interface Figure {
   isWorse: boolean | null;
 }
 
-/** The difference as people read it: `+1.2 s (+30 %)`; empty when there is none, or one is not known. */
+/** The difference for display: `+1.2 s (+30 %)`; empty when there is none, or one is not known. */
 export function deltaText({ a, b, form }: Pick<Figure, "a" | "b" | "form">): string {
   if (a === null || b === null || a === b) return "";
   const sign = b > a ? "+" : "−";
@@ -32,7 +32,7 @@ export function deltaTone({ a, b, isWorse }: Pick<Figure, "a" | "b" | "isWorse">
 const counted = (spans: readonly TimelineSpan[], is: (span: TimelineSpan) => boolean) =>
   spans.filter(is).length;
 
-/** What two runs are compared by, in figures. */
+/** The figures by which two runs are compared. */
 export function figuresOf(a: Side, b: Side): Figure[] {
   const figure = (
     name: string,
@@ -67,7 +67,7 @@ export function figuresOf(a: Side, b: Side): Figure[] {
   return all.filter(({ a, b }) => (a ?? 0) !== 0 || (b ?? 0) !== 0);
 }
 
-/** The tokens of the call that a step was; null when it was none, or did not tell. */
+/** The tokens of a step's model call; null when it has none. */
 export function tokensOf(side: Side | null, span: TimelineSpan | null): number | null {
   const call = span?.end_seq ? side?.calls.get(span.end_seq) : undefined;
   return call === undefined ? null : (call.input_tokens ?? 0) + (call.output_tokens ?? 0);
@@ -77,7 +77,7 @@ export function costOf(side: Side | null, span: TimelineSpan | null): number | n
   return (span?.end_seq ? side?.calls.get(span.end_seq)?.cost_usd : null) ?? null;
 }
 
-/** The longest step below the runs themselves, which the bars are drawn against. */
+/** The longest step below the runs themselves, which has a full bar. */
 export function longestOf(pairs: readonly Pair[]): number {
   let longest = 0;
   for (const { a, b, depth } of pairs)

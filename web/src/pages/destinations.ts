@@ -6,9 +6,9 @@ export interface Destination {
   name: string;
   /** Its icon, as a path in a square of 16. */
   drawing: string;
-  /** The pages that it is the way to. */
+  /** The pages for which it is marked as current. */
   pages: readonly PageName[];
-  /** Stands on a phone too; the others are in the palette there. */
+  /** Shown on a phone as well; there the others are in the palette. */
   isFirst?: boolean;
 }
 

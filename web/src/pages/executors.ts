@@ -1,6 +1,6 @@
 import type { Executors } from "../api/server";
 
-/** An agent with who executes it, and how much there is to do. */
+/** An agent with its executors and its jobs. */
 export interface Duty {
   name: string;
   /** What the server knows of it; null for one that only runners execute. */
@@ -27,6 +27,6 @@ export function dutiesOf({ agents, runners, queues }: Executors): Duty[] {
   }));
 }
 
-/** Whether runs of the agent wait although nobody here would take them. */
+/** Whether runs of the agent are queued although nothing here executes them. */
 export const isStuck = ({ agent, runners, jobs }: Duty): boolean =>
   agent === null && runners.length === 0 && (jobs["queued"] ?? 0) > 0;

@@ -3,7 +3,7 @@ import type { Query } from "@runreel/client";
 import { duration } from "../ui/format";
 import { money } from "../ui/money";
 
-/** What a list of runs is filtered by, as it stands in the address. */
+/** The filters of a list of runs, by their names in the address. */
 export const filterNames = [
   "status",
   "role",
@@ -29,7 +29,7 @@ export type Filter = Record<FilterName, string>;
 export const statuses = ["running", "interrupted", "failed", "completed", "waiting", "queued", "cancelled"];
 export const roles = ["agent", "supervisor", "worker", "router"];
 
-/** A way to filter: what it is called, and what it is in the address. */
+/** A kind of filter: its label, and its names in the address. */
 export interface Kind {
   word: string;
   names: readonly FilterName[];
@@ -52,7 +52,7 @@ export const kinds: readonly Kind[] = [
   { word: "tree of", names: ["root_run_id"], isOffered: false },
 ];
 
-/** A filter by the least and the most: how a number is written and read. */
+/** A filter by a range: how its numbers are parsed and shown. */
 export interface Range {
   read: (text: string) => number | null;
   say: (value: number) => string;
@@ -75,11 +75,11 @@ export const ranges: Readonly<Record<string, Range>> = {
   },
 };
 
-/** By the names of their filters. */
+/** The range to which a filter belongs. */
 const rangeOf = (name: FilterName) =>
   ranges[kinds.find(({ names }) => names.length === 2 && names.includes(name))?.word ?? ""];
 
-/** What can be written into the search, before a colon. */
+/** Words that can be written before a colon in the search. */
 const written: Record<string, FilterName> = {
   agent: "agent",
   tag: "tag",
@@ -103,7 +103,7 @@ export function filterOf(search: string): Filter {
 
 export const isFiltered = (filter: Filter): boolean => Object.values(filter).some((value) => value !== "");
 
-/** Whether only runs without a parent are listed: what is searched for may be in any run. */
+/** Whether only runs without a parent are listed; a search looks in all runs. */
 export function hasRoots(search: string): boolean {
   const { status: _, since: _s, until: _u, ...rest } = filterOf(search);
   const chosen = new URLSearchParams(search).get("runs");
@@ -114,7 +114,7 @@ export function hasRoots(search: string): boolean {
 
 const noFilter = filterOf("");
 
-/** What the API is asked for what stands in the address. A time before now is told from `now_ms`. */
+/** The query of the API for the address. A relative time counts back from `now_ms`. */
 export function queryOf(search: string, now_ms: number): Query {
   const params = new URLSearchParams(search);
   const filter = filterOf(search);
@@ -128,7 +128,7 @@ export function queryOf(search: string, now_ms: number): Query {
   };
 }
 
-/** The same without what does not change how many runs there are of each status. */
+/** The query without the members that do not affect the counts by status. */
 export function countQueryOf({ status: _, sort: _s, order: _o, ...query }: Query): Query {
   return query;
 }
@@ -137,7 +137,7 @@ export interface Chip extends Kind {
   text: string;
 }
 
-/** What the list is filtered by beside status and words, for people. */
+/** The filters besides status and words, for display. */
 export function chipsOf(filter: Filter): Chip[] {
   return kinds.flatMap((kind) => {
     if (kind.word === "status" || kind.names.every((name) => filter[name] === "")) return [];
@@ -162,10 +162,10 @@ export const valuesOf = (text: string): string[] =>
     .filter((value) => value !== "")
     .map((value) => value.replaceAll("\\,", ","));
 
-/** One value as it is written among others. */
+/** A value escaped for such a list. */
 export const escaped = (value: string): string => value.replaceAll(",", "\\,");
 
-/** Takes `agent:planner` and the like out of a search; what is left is searched for. */
+/** Splits a search into filters such as `agent:planner` and the remaining words. */
 export function readSearch(text: string): { q: string; chips: Partial<Filter> } {
   const chips: Partial<Filter> = {};
   const words = text.match(/\w+:"[^"]*"|\S+/g) ?? [];
@@ -175,15 +175,15 @@ export function readSearch(text: string): { q: string; chips: Partial<Filter> } 
     if (filter === undefined) return true;
     const value = quoted ?? plain;
     const range = rangeOf(filter);
-    const told = range ? range.read(value)?.toString() : filter === "status" ? value : escaped(value);
-    if (told === undefined) return true;
-    chips[filter] = told;
+    const read = range ? range.read(value)?.toString() : filter === "status" ? value : escaped(value);
+    if (read === undefined) return true;
+    chips[filter] = read;
     return false;
   });
   return { q: rest.join(" ").trim(), chips };
 }
 
-/** What the API is asked for what somebody is typing: the last word may not be whole yet, and no word is no search. */
+/** The search for a text that is being typed: the last word may be incomplete; without a word there is no search. */
 export function asTyped(text: string): string {
   if (!/[\p{L}\p{N}]/u.test(text)) return "";
   // Scripts without spaces are searched by pairs of characters as they are.
@@ -223,7 +223,7 @@ export const sinces: readonly [string, string, number][] = [
   ["30d", "last month", 720],
 ];
 
-/** The time that a `since` of the address means, for the API; a time in it stays as it is. */
+/** The time of a `since` of the address, for the API; an absolute time is unchanged. */
 export function sinceOf(since: string, now_ms: number): string {
   const hours = sinces.find(([name]) => name === since)?.[2];
   return hours === undefined ? since : new Date(now_ms - hours * 3_600_000).toISOString();

@@ -13,7 +13,7 @@ export interface RunRow {
 
 export const statusOf = (run: Run): string => (run.stalled ? "stalled" : run.status);
 
-/** The list, with what was unfolded below its run, the oldest first, each below its own parent. */
+/** The list with unfolded descendants below their parents, oldest first. */
 export function rowsOf(runs: readonly Run[], unfolded: ReadonlyMap<string, readonly Run[]>): RunRow[] {
   return runs.flatMap((run) => {
     const below = run.descendants?.count ?? 0;

@@ -1,7 +1,7 @@
 import type { Histogram } from "../api/runlists";
 import { timeIn } from "../ui/time";
 
-/** The statuses as they are stacked, from the ground up: what went well does not hide what did not. */
+/** The order in which statuses are stacked, from the bottom up, so that successes do not hide failures. */
 export const stackedStatuses = [
   "failed",
   "interrupted",
@@ -20,7 +20,7 @@ export interface Part {
   to: number;
 }
 
-/** The runs that were created in a stretch of time. */
+/** The runs that were created in one period. */
 export interface Bar {
   at_ms: number;
   until_ms: number;
@@ -34,12 +34,12 @@ export interface Bars {
   most: number;
 }
 
-/** Every bucket of the time, also those without runs. `statuses`: only these, all when empty. */
-export function barsOf(told: Histogram, statuses: ReadonlySet<string> = new Set()): Bars {
-  const { bucket_ms } = told;
-  const first_ms = Math.floor(Date.parse(told.since) / bucket_ms) * bucket_ms;
-  const count = Math.max(1, Math.ceil((Date.parse(told.until) - first_ms) / bucket_ms));
-  const byTime = new Map(told.buckets.map((bucket) => [Date.parse(bucket.at), bucket.counts]));
+/** All buckets of the period, also those without runs. `statuses`: only these; all when empty. */
+export function barsOf(histogram: Histogram, statuses: ReadonlySet<string> = new Set()): Bars {
+  const { bucket_ms } = histogram;
+  const first_ms = Math.floor(Date.parse(histogram.since) / bucket_ms) * bucket_ms;
+  const count = Math.max(1, Math.ceil((Date.parse(histogram.until) - first_ms) / bucket_ms));
+  const byTime = new Map(histogram.buckets.map((bucket) => [Date.parse(bucket.at), bucket.counts]));
   const counted = Array.from({ length: count }, (_, at) => {
     const counts = byTime.get(first_ms + at * bucket_ms) ?? {};
     const shown = stackedStatuses.filter((status) => statuses.size === 0 || statuses.has(status));
@@ -63,7 +63,7 @@ export function barsOf(told: Histogram, statuses: ReadonlySet<string> = new Set(
   return { bars, most };
 }
 
-/** The bars from one to the other, whichever comes first, as a filter of the address. */
+/** The period between two bars, in either order, as a filter of the address. */
 export function rangeOf(
   bars: readonly Bar[],
   one: number,
@@ -77,7 +77,7 @@ export function rangeOf(
 
 const day_ms = 86_400_000;
 
-/** Which bars have their time written below them, and how. */
+/** The bars that get a time label, and its text. */
 export function labelsOf(bars: readonly Bar[], labels_max: number): { at: number; text: string }[] {
   const every = Math.max(1, Math.ceil(bars.length / Math.max(1, labels_max)));
   const first = bars[0];

@@ -2,29 +2,29 @@ import { RunreelError, type Problem } from "@runreel/client";
 import { ask, guide, type QueryResult } from "../api/sql";
 import { agentsQuery, byId, figures, narrowed, type Range } from "./insights";
 
-/** What is known of one query. */
+/** The state of one query. */
 export interface Answer {
   query: string;
   result: QueryResult | null;
   problem: Problem | null;
 }
 
-/** Queries under way at a time: the server counts the reads of one principal. */
+/** Maximum number of concurrent queries: the server limits the reads of a principal. */
 const at_once = 2;
 const rows_max = 1_000;
 const urgent = (id: string) => Number(/_(runs|waiting|stalled)$/.test(id));
 
-/** The figures of a period: the server's own queries, asked again and again. */
+/** The figures of a period, from the server's own queries, which are repeated. */
 export class Insights {
   answers = $state.raw<ReadonlyMap<string, Answer>>(new Map());
   agents = $state.raw<readonly string[]>([]);
-  /** Why there is nothing at all. */
+  /** Why no figures could be read. */
   problem = $state.raw<Problem | null>(null);
   read_ms = $state<number | null>(null);
   #queries: ReadonlyMap<string, string> | null = null;
   #abort = new AbortController();
 
-  /** Asks all of them, and takes each answer when it comes. */
+  /** Runs all queries, and shows each answer as it arrives. */
   async read(range: Range, agent: string): Promise<void> {
     this.#abort.abort();
     this.#abort = new AbortController();
@@ -55,7 +55,7 @@ export class Insights {
     const [{ examples }, agents] = await Promise.all([guide(signal), ask(agentsQuery, rows_max, signal)]);
     const queries = [...byId(examples)].map(([id, { query }]): [string, string] => [id, query]);
     this.agents = agents.rows.map(([agent]) => String(agent));
-    // What is the quickest and what waits comes first.
+    // The most urgent queries come first.
     queries.sort(([a], [b]) => urgent(b) - urgent(a));
     this.#queries = new Map([["figures", figures], ...queries]);
     this.problem = null;
@@ -69,7 +69,7 @@ export class Insights {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof RunreelError)) throw error;
-      // What is busy for a moment leaves the figures as they were.
+      // A transient failure keeps the previous figures.
       const isPassing = error.status === 0 || error.status === 429 || error.status === 503;
       const kept = isPassing && before?.query === query ? before.result : null;
       this.#take(id, { query, result: kept, problem: kept === null ? error.problem : null });

@@ -3,7 +3,7 @@ import { zone } from "../ui/looks.svelte";
 import { literal, type Example, type QueryResult } from "../api/sql";
 import { numberOf } from "./sqlcells";
 
-/** How far back the figures look: as the address has it, in words, and for Postgres. */
+/** The periods of the figures: in the address, in words, and for Postgres. */
 export const ranges = [
   { id: "24h", name: "last day", interval: "24 hours", bucket: "hour", bucket_ms: 3_600_000, buckets: 24 },
   { id: "7d", name: "last week", interval: "7 days", bucket: "day", bucket_ms: 86_400_000, buckets: 7 },
@@ -15,7 +15,7 @@ export type Range = (typeof ranges)[number];
 
 export const rangeOf = (id: string | null): Range => ranges.find((each) => each.id === id) ?? ranges[1];
 
-/** One row of everything, beside the server's own queries. */
+/** One row with all totals, in addition to the server's own queries. */
 export const figures = `select count(*) as runs, count(*) filter (where ended_at is not null) as ended,
        count(*) filter (where status = 'failed') as failed,
        round(percentile_cont(0.5) within group (order by duration_ms) filter (where ended_at is not null)) as p50_ms,
@@ -24,12 +24,12 @@ export const figures = `select count(*) as runs, count(*) filter (where ended_at
        sum(cost_usd) as cost_usd, bool_or(cost_is_partial) as is_partial
 from runs where created_at > now() - interval '7 days' and role <> 'router'`;
 
-/** The agents there are to choose from. */
+/** The agents to choose from. */
 export const agentsQuery = `select agent, count(*) as runs from runs
 where agent is not null and role <> 'router' and created_at > now() - interval '90 days'
 group by 1 order by 2 desc limit 100`;
 
-/** The query over another period, and over one agent only: its view is then the part of it that is the agent's. */
+/** The query over another period and, if given, one agent, to which its view is narrowed. */
 export function narrowed(query: string, range: Range, agent: string): string {
   const over = query
     .replace("interval '7 days'", `interval '${range.interval}'`)
@@ -53,7 +53,7 @@ export function sqlTime(text: unknown): number | null {
   return Number.isNaN(ms) ? null : ms;
 }
 
-/** The buckets of a period, also those in which nothing was; where rows are between them, only the rows'. */
+/** The buckets of a period, also empty ones; only those of the rows if these do not match them. */
 export function bucketsOf(rows: readonly Row[], range: Range, now_ms: number): number[] {
   const found = [...new Set(rows.map((row) => sqlTime(row["day"])))]
     .filter((ms) => ms !== null)
@@ -64,7 +64,7 @@ export function bucketsOf(rows: readonly Row[], range: Range, now_ms: number): n
   return found.every((ms) => all.includes(ms)) ? all : found;
 }
 
-/** When the bucket began that was so many before now: days and hours are those of the zone that times are told in. */
+/** The start of the bucket that is `before` buckets before now, in the display time zone. */
 function startOf(now_ms: number, before: number, { bucket, bucket_ms }: Range): number {
   const now = new Date(now_ms);
   if (zone.current === "utc") return now_ms - (now_ms % bucket_ms) - before * bucket_ms;

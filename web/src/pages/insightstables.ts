@@ -1,4 +1,4 @@
-/** A column of a table of figures: of the rows, and how it is written. */
+/** A column of a table of figures, and how it is formatted. */
 export interface Shown {
   name: string;
   title: string;
@@ -6,12 +6,12 @@ export interface Shown {
 }
 
 export interface Table {
-  /** Of the server's query, without `insights_`. */
+  /** The id of the server's query, without `insights_`. */
   id: string;
   title: string;
-  /** What it says when there is nothing. */
+  /** The text when there are no rows. */
   none: string;
-  /** The column that is drawn as a bar too. */
+  /** The column that is also drawn as a bar. */
   bar?: string;
   columns: readonly Shown[];
 }

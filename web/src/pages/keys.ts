@@ -1,4 +1,4 @@
-/** Single keys are commands unless somebody is writing. */
+/** Whether the person is typing; otherwise single keys are commands. */
 export function isWriting(event: KeyboardEvent): boolean {
   if (event.metaKey || event.ctrlKey || event.altKey) return true;
   const target = event.target as HTMLElement | null;

@@ -1,11 +1,11 @@
 import type { Component } from "svelte";
 import type { PageName } from "./routes";
 
-/** What every page gets. */
+/** The properties of every page. */
 export interface PageProps {
-  /** What the page is about, from its address; empty for a page of its own. */
+  /** The id in the page's address; empty for a page without one. */
   id: string;
-  /** The server wants a token, or another one. */
+  /** Called when the server requires a token, or another one. */
   onrefused: () => void;
 }
 
@@ -19,6 +19,6 @@ export async function loadPage(page: PageName): Promise<Component<PageProps>> {
 async function loaderOf(page: PageName) {
   if (page === "runs") return import("./RunsPage.svelte");
   if (page === "run") return import("./RunPage.svelte");
-  // Where the others are is a file too: the first page does not wait for all their names.
+  // The list of the others is a file too, so that the first page does not load it.
   return (await import("./otherpages")).otherPages[page]();
 }

@@ -1,6 +1,6 @@
 import { spelled } from "../timeline/spelling";
 
-/** A text in pieces: what was searched for, and what lies between. */
+/** A piece of a text: a hit, or what is between hits. */
 export interface Piece {
   text: string;
   isHit: boolean;
@@ -8,7 +8,7 @@ export interface Piece {
 
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*/gu;
 
-/** How much of a word is the beginning that is wanted; 0 if it begins otherwise. */
+/** The length of the part of a word that matches; 0 if it does not begin with a wanted word. */
 function begun(word: string, wanted: readonly string[]): number {
   const whole = spelled(word);
   const longest = Math.max(0, ...wanted.filter((each) => whole.startsWith(each)).map((each) => each.length));

@@ -1,9 +1,9 @@
 import { router } from "./router.svelte";
 
-/** How long it takes until what was there is there again. */
+/** How long the content may take to grow back. */
 const patience_ms = 3_000;
 
-/** A box that stands where it stood, for who comes back to the page. */
+/** Restores the scroll position of a box when the person comes back to the page. */
 export function keepScroll(box: HTMLElement) {
   const place = `${router.place} scroll`;
   const before = router.kept<number>(place) ?? 0;
@@ -11,7 +11,7 @@ export function keepScroll(box: HTMLElement) {
   let frame = 0;
   const until_ms = performance.now() + patience_ms;
 
-  // What it holds is read first, and grows.
+  // The content is read first, and grows.
   function restore() {
     box.scrollTop = before;
     const isThere = Math.abs(box.scrollTop - before) <= 1;

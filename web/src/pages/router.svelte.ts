@@ -1,13 +1,13 @@
 import { routeOf, searchWith } from "./routes";
 
-/** Places of the history that are remembered, at most. */
+/** Maximum number of history entries that are remembered. */
 const kept_max = 30;
 
-/** The address bar as state. Links stay plain `<a href>`; a click on one of ours is taken here. */
+/** The address bar as state. Links stay plain `<a href>`; a click on one of the UI's own is handled here. */
 class Router {
   path = $state(location.pathname);
   search = $state(location.search);
-  /** Names the place in the browser's history; the same again when somebody goes back to it. */
+  /** The id of the entry in the browser's history, the same when the person goes back to it. */
   place = placeOf(history.state);
   readonly #kept = new Map<string, unknown>();
 
@@ -34,7 +34,7 @@ class Router {
     this.#read();
   }
 
-  /** What a page wants to find when somebody comes back to `place`. */
+  /** Keeps what a page restores when the person comes back to `place`. */
   keep(place: string, value: unknown): void {
     this.#kept.delete(place);
     this.#kept.set(place, value);
@@ -46,7 +46,7 @@ class Router {
     return this.#kept.get(place) as T | undefined;
   }
 
-  /** Nothing is remembered any more: it was another person's. */
+  /** Forgets everything that is remembered, which may be another person's. */
   forget(): void {
     this.#kept.clear();
   }
@@ -86,7 +86,7 @@ const placeOf = (state: unknown): string => (state as { place?: string } | null)
 
 export const router = new Router();
 
-/** A field whose words stand in the address when nothing was typed for `pause_ms`, there without blanks around them. */
+/** Binds a field to `q` in the address, which gets the trimmed text `pause_ms` after the last input. */
 export function searchField(field: HTMLInputElement, pause_ms: number): void {
   const words = $derived(router.param("q") ?? "");
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -17,7 +17,7 @@ export type PageName =
 
 export type Route = { page: PageName; id?: string } | { page: "missing" };
 
-/** The page of an address by its first part, and the page of one of its things by the second. */
+/** The page of an address by its first segment, and the page of one item if there is a second. */
 const pages = new Map<string, readonly [PageName, PageName?]>([
   ["", ["runs"]],
   ["runs", ["runs", "run"]],

@@ -7,7 +7,7 @@ interface OtherProps {
   onselect: (seq: number) => void;
 }
 
-// What few look at, or nobody at first, is loaded when it is shown.
+// Parts that are not needed at first are loaded when they are shown.
 export const parts = {
   interrupts: () =>
     later(() => Promise.all([import("../timeline/Interrupts.svelte"), import("./access.svelte")])),
@@ -21,7 +21,7 @@ export const parts = {
   time: () => later(() => import("./RunTime.svelte")),
   nothing: () => later(() => import("./RunNothing.svelte")),
 };
-/** Tabs that are no lists of what happened. */
+/** Tabs that are not lists of events. */
 export const others: Record<string, () => Promise<{ default: Component<OtherProps> }>> = {
   artifacts: () => import("./RunArtifacts.svelte"),
   state: () => import("./RunState.svelte"),

@@ -3,13 +3,13 @@ import { runPath } from "./routes";
 
 const numeric = new Set(["int2", "int4", "int8", "float4", "float8", "numeric"]);
 const times = new Set(["timestamptz", "timestamp", "date"]);
-/** A cell's text; longer ones are opened. */
+/** Maximum characters of a cell; a longer value can be opened. */
 export const cell_chars_max = 160;
 
 export const isNumeric = ({ type }: Column): boolean => numeric.has(type);
 export const isTime = ({ type }: Column): boolean => times.has(type);
 
-/** How a value stands in a cell. */
+/** A value as it is shown in a cell. */
 export interface Cell {
   text: string;
   isCut: boolean;
@@ -17,7 +17,7 @@ export interface Cell {
   href: string | null;
 }
 
-/** Ids in these columns are runs. */
+/** Whether the ids in a column are those of runs. */
 const isRunColumn = ({ name, type }: Column) => type === "uuid" && /(^|_)run_id$/.test(name);
 
 export function cellOf(value: unknown, column: Column): Cell {
@@ -28,14 +28,14 @@ export function cellOf(value: unknown, column: Column): Cell {
   return { text, isCut, isNull: false, href: isRunColumn(column) ? runPath(whole) : null };
 }
 
-/** A number of a result; texts of numbers that are more exact than JavaScript's are read too. */
+/** A number of a result, also from the text of a more exact number. */
 export function numberOf(value: unknown): number | null {
   const number =
     typeof value === "number" ? value : typeof value === "string" && value !== "" ? Number(value) : NaN;
   return Number.isFinite(number) ? number : null;
 }
 
-/** What a result can be drawn along, and which of its columns are numbers. */
+/** The columns that can be the x axis, best first, and those that are numbers. */
 export function axesOf({ columns }: QueryResult): { along: number[]; numbers: number[] } {
   const places = columns.map((_, at) => at);
   const numbers = places.filter((at) => isNumeric(columns[at] as Column));
@@ -44,7 +44,7 @@ export function axesOf({ columns }: QueryResult): { along: number[]; numbers: nu
   return { along: [...first, ...rest.filter((at) => !first.includes(at)), ...numbers], numbers };
 }
 
-/** A time as short as its day or minute allows. */
+/** A label of the axis; a time is shortened to its day or minute. */
 export function axisLabel(value: unknown, column: Column): string {
   if (value === null || value === undefined) return "none";
   const text = typeof value === "string" ? value : JSON.stringify(value);

@@ -51,7 +51,7 @@ test("days of UTC, dates and times without a zone are told as they are, in whate
     expect(labels("date", "2026-11-27", "2026-11-28")).toEqual(days);
     expect(labels("timestamp", "2026-11-27 00:00:00", "2026-11-28 00:00:00")).toEqual(days);
     expect(labels("timestamp", "2026-11-27 10:30:00")).toEqual(["27 Nov 10:30"]);
-    // Midnight elsewhere, as of this computer's zone.
+    // Midnight in another zone.
     expect(labels("timestamptz", "2026-11-26 16:00:00+00", "2026-11-27 16:00:00+00")).toHaveLength(2);
   } finally {
     zone.current = "utc";

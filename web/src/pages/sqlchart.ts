@@ -4,19 +4,19 @@ import { timeIn } from "../ui/time";
 import { sqlTime } from "./insights";
 import { axisLabel, isTime, numberOf } from "./sqlcells";
 
-/** More slots are one line beside the other, and no longer told apart. */
+/** Maximum number of slots; more could not be told apart. */
 export const slots_max = 400;
-/** More series have no colours of their own: the smallest are one. */
+/** Maximum number of series, for lack of colours: the smallest are combined. */
 const series_max = 6;
 
 export interface Drawn {
   labels: string[];
   series: Series[];
-  /** Rows that have no place in it. */
+  /** The number of rows that are not drawn. */
   left_out: number;
 }
 
-/** A column whose values each have a series: the first text that tells rows apart which are at one place. */
+/** The column that splits rows into series: the first that distinguishes rows at the same place; null if none does. */
 export function splitOf(
   { columns, rows }: QueryResult,
   along: number,
@@ -32,8 +32,8 @@ export function splitOf(
 }
 
 /**
- * A result as a chart. Times stand in their order on an axis of time, also those without a row; other values in the order of
- * the rows. Rows at one place are added up.
+ * A result as a chart. Times are in order on an axis of time, also those without a row; other values are in the order
+ * of the rows. Rows at the same place are summed.
  */
 export function drawnOf(
   { columns, rows }: QueryResult,
@@ -79,14 +79,14 @@ function slotsOf(times: readonly number[]): number[] {
   const [first = 0, last = 0] = [times[0], times.at(-1)];
   const count = Math.round((last - first) / step) + 1;
   if (!isRegular || count > slots_max) return [...times];
-  // Days are not all of one length: a time that is there stands for the one that was computed.
+  // Days differ in length: an existing time replaces the computed one.
   const there = new Map(times.map((time) => [Math.round((time - first) / step), time]));
   return Array.from({ length: count }, (_, at) => there.get(at) ?? first + at * step);
 }
 
 const day_ms = 86_400_000;
 
-/** What has no zone, and days of UTC, are told as they are; other times in the zone of all others. */
+/** Times without a zone and days of UTC are shown in UTC; other times in the display zone. */
 function labelsOf(times: readonly number[], { type }: Column): string[] {
   const isUtc = type !== "timestamptz" || (times.length > 1 && times.every((time) => time % day_ms === 0));
   const [date, hour] = (["date", "hour"] as const).map(

@@ -1,4 +1,4 @@
-/** A query that was asked in this browser. */
+/** A query that was run in this browser. */
 export interface Asked {
   query: string;
   /** Milliseconds since the epoch. */
@@ -10,7 +10,7 @@ export interface Asked {
 const key = "runreel.sql.history";
 const kept_max = 60;
 
-/** What was asked, newest first, each query once. */
+/** The queries that were run, newest first, each once. */
 class AskedBefore {
   list = $state.raw<readonly Asked[]>(stored());
 

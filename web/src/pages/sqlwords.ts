@@ -1,6 +1,6 @@
 import type { Guide, View } from "../api/sql";
 
-/** What a piece of a query is, for its colour. */
+/** The kind of a piece of a query, which has its colour. */
 export type Kind = "keyword" | "text" | "number" | "comment" | "name" | "other";
 
 export interface Piece {
@@ -38,11 +38,11 @@ export function piecesOf(query: string): Piece[] {
   return pieces;
 }
 
-/** What can be put where somebody is typing. */
+/** A suggestion for the word that is being typed. */
 export interface Word {
   text: string;
   kind: "column" | "view" | "function" | "keyword";
-  /** What it is, in a few words. */
+  /** A short description. */
   about: string;
 }
 
@@ -80,7 +80,7 @@ export function wordAt(
   return { from: caret - begun.length, of: of?.toLowerCase() ?? null, begun: begun.toLowerCase() };
 }
 
-/** What can stand at the caret: columns of the views that the query names first. */
+/** Suggestions at the caret: first the columns of the views that the query names. */
 export function offered(guide: Guide, query: string, caret: number): readonly Word[] {
   const at = wordAt(query, caret);
   if (at === null) return [];
@@ -105,7 +105,7 @@ export function offered(guide: Guide, query: string, caret: number): readonly Wo
   return all.filter(fits).slice(0, offered_max);
 }
 
-/** Where a character is that the server counts from 1, in people's characters and not in JavaScript's. */
+/** The index of a character whose position the server counts from 1, in code points rather than UTF-16 units. */
 export function placeOf(query: string, position: number): { at: number; line: number; column: number } {
   const before = [...query].slice(0, Math.max(0, position - 1)).join("");
   const lines = before.split("\n");

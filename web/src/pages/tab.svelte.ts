@@ -1,10 +1,10 @@
-/** What the browser's tab shows of the page: its title, and a mark that is seen without reading. */
+/** What the browser's tab shows of the page: its title, and an icon for its status. */
 class Tab {
-  /** The page's own words. */
+  /** The page's own title. */
   title = $state("");
   /** The status of the run that the page is about; empty for other pages. */
   status = $state("");
-  /** How many questions are open over all runs. */
+  /** The number of open interrupts of all runs. */
   asking = $state(0);
 
   get text(): string {

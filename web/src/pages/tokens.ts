@@ -6,7 +6,7 @@ const day_ms = 86_400_000;
 
 export const day_s = 86_400;
 
-/** How long a new token may live: days, and their name. Without days it has no end. */
+/** The lifetimes of a new token: days, and a label. Null means no expiry. */
 export const lives: readonly [number | null, string][] = [
   [1, "1 day"],
   [7, "7 days"],

@@ -7,7 +7,7 @@ export interface SavedView {
 const key = "runreel.views";
 const views_max = 50;
 
-/** What most people want to see now and then. */
+/** The views that are always offered. */
 export const usualViews: readonly SavedView[] = [
   { name: "Failed in the last day", search: "?status=failed&since=24h&runs=all" },
   { name: "Going on", search: "?status=running,waiting,queued,interrupted" },
@@ -15,11 +15,11 @@ export const usualViews: readonly SavedView[] = [
   { name: "Longest of the week", search: "?since=7d&sort=duration" },
 ];
 
-/** The views that somebody saved, kept in the browser. */
+/** The saved views, kept in the browser. */
 class Views {
   list = $state.raw<readonly SavedView[]>(stored());
 
-  /** A name that is there already gets the new search. */
+  /** Saves a view; an existing name gets the new search. */
   save(name: string, search: string): void {
     this.#keep([...this.list.filter((view) => view.name !== name), { name, search }].slice(-views_max));
   }
@@ -40,11 +40,11 @@ class Views {
 
 function stored(): readonly SavedView[] {
   try {
-    const told = JSON.parse(localStorage.getItem(key) ?? "[]") as unknown;
-    if (!Array.isArray(told)) return [];
+    const kept = JSON.parse(localStorage.getItem(key) ?? "[]") as unknown;
+    if (!Array.isArray(kept)) return [];
     const isView = (view: SavedView | null) =>
       typeof view?.name === "string" && typeof view.search === "string";
-    return (told as (SavedView | null)[]).filter((view): view is SavedView => isView(view));
+    return (kept as (SavedView | null)[]).filter((view): view is SavedView => isView(view));
   } catch {
     return [];
   }

@@ -1,4 +1,4 @@
-/** What the axis says, and which time is at a place of it. */
+/** The labels of the axis, and the time at a place of it. */
 
 import { percent, placeOf, sumOf, type Window } from "./geometry";
 
@@ -10,7 +10,7 @@ export interface Tick {
 
 /** The time that is drawn at a place, 0 to 1. */
 export function timeAt(place: number, window: Window): number {
-  // Places grow with time, so halving finds it.
+  // Places grow with time, so bisection finds it.
   let [low, high] = [window.from_ms, window.to_ms];
   for (let step = 0; step < 50; step += 1) {
     const middle = (low + high) / 2;
@@ -20,7 +20,7 @@ export function timeAt(place: number, window: Window): number {
   return high;
 }
 
-/** Round steps of 1, 2 or 5 after the origin, as many as fit into `ticks_max`; none where time is cut out. */
+/** Ticks at round steps after the origin, as many as fit into `ticks_max`; none where time is cut out. */
 export function ticksOf(window: Window, ticks_max: number, origin_ms = window.from_ms): Tick[] {
   const cuts = window.cuts ?? [];
   const step = stepOf(window.to_ms - window.from_ms - sumOf(cuts), ticks_max);
@@ -41,13 +41,13 @@ export function ticksOf(window: Window, ticks_max: number, origin_ms = window.fr
 
 const minute_ms = 60_000;
 const hour_ms = 3_600_000;
-/** Above a second, people count in minutes and hours, not in tens. */
+/** Above a second, steps are round in minutes and hours, not in tens. */
 const longSteps = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
 ].map((seconds) => seconds * 1000);
 
 function stepOf(total_ms: number, ticks_max: number): number {
-  // Of times far from now, less than this is lost in rounding.
+  // For times far from the epoch, a smaller step would be lost in rounding.
   const least = Math.max(total_ms / ticks_max, 0.001);
   if (least > 1000) {
     const found = longSteps.find((step) => step >= least);

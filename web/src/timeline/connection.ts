@@ -11,7 +11,7 @@ export interface Pill {
 export interface PillFacts {
   now_ms: number;
   isOnline: boolean;
-  /** 0…1 of the log, when it is known how long the log is. */
+  /** The share of the log that was read, 0 to 1; null when its length is not known. */
   progress: number | null;
 }
 

@@ -3,15 +3,15 @@ import { charCount, fields, messageText, textOf, type SpanText } from "@runreel/
 import type { RunView } from "../feed/fold";
 import type { Span } from "../feed/tree";
 
-/** What stands in a conversation, in the order of the log. */
+/** An item of a conversation. */
 export type Item =
   | { kind: "text"; key: string; text: SpanText }
   /** A call of a tool, in one line. A copy: spans change in place. */
   | { kind: "tool"; key: string; span: Span };
 
 /**
- * The last texts and calls, at most `most`, and how many texts there are before them: in the order in which they began, a
- * text before what was called while it was written.
+ * The last texts and calls, at most `most`, and the number of texts before them. They are in the order in which they
+ * began, so a text is before the calls that were made while it was written.
  */
 export function itemsOf({ texts, spans, begun }: RunView, most: number): { items: Item[]; earlier: number } {
   const last = [...texts.done.slice(-most), ...texts.open.values()];
@@ -35,14 +35,14 @@ export function itemsOf({ texts, spans, begun }: RunView, most: number): { items
   return { items, earlier: texts.done.length + texts.open.size - shown };
 }
 
-/** Its key stays what it is when it is complete. */
+/** The item of a text; its key does not change when the text is complete. */
 const itemOfText = (text: SpanText, place: number): Item => ({
   kind: "text",
   key: `${text.span_id} ${place}`,
   text: { ...text },
 });
 
-/** A text of which only the title is known, as its event has it. */
+/** A text of which only the title is known, completed from its event. */
 export function textWith(text: SpanText, event: RunEvent | undefined): SpanText {
   if (event === undefined) return text;
   const whole = messageText(event.payload) ?? text.text;
@@ -50,13 +50,13 @@ export function textWith(text: SpanText, event: RunEvent | undefined): SpanText 
   return { ...text, text: whole, chars: charCount(whole), role, agent: event.agent ?? null };
 }
 
-/** What a person said to the run, as its input has it; null when the input is something else. */
+/** A person's message in the input of a run; null when the input has none. */
 export function askedOf(input: unknown): string | null {
   const { messages, text, prompt, message, question } = fields(input);
   if (Array.isArray(messages)) {
     const last = messages.filter((each) => (textOf(fields(each)["role"]) ?? "user") === "user").at(-1);
-    const said = messageText(last);
-    if (said !== null) return said;
+    const asked = messageText(last);
+    if (asked !== null) return asked;
   }
   return textOf(input) ?? textOf(text) ?? textOf(prompt) ?? textOf(message) ?? textOf(question);
 }

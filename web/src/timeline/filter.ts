@@ -3,7 +3,7 @@ import type { EventRow } from "../feed/row";
 import { all, wordsOf } from "./rows";
 import { spelled } from "./spelling";
 
-/** Rows of the log that match a filter; looks at each row once while rows are only added. */
+/** The rows of the log that match a filter; visits each row once while rows are only added. */
 export class EventFilter {
   #query = "";
   #hidden: ReadonlySet<string> = all.hidden;
@@ -13,8 +13,8 @@ export class EventFilter {
   #rows: readonly EventRow[] | null = null;
 
   /**
-   * Indices into `rows`, or `null` when everything matches. `hits` are events in whose payloads the server has found the
-   * words; they are looked for in `bodyOf` too, the event's JSON, of those that came later.
+   * Indices into `rows`, or `null` when everything matches. `hits` are the seqs of events in whose payloads the server
+   * has found the words; for later events, the words are searched in their JSON, `bodyOf`.
    */
   update(
     rows: readonly EventRow[],
@@ -48,7 +48,7 @@ function matches(row: EventRow, words: string[], bodyOf: (seq: number) => string
   const text = spelled(`${row.type} ${row.title} ${row.span_id ?? ""}`);
   const missing = words.filter((word) => !text.includes(word));
   if (missing.length === 0) return true;
-  // The payload is the envelope's last member; an id or a time is nothing that somebody wrote.
+  // Only the payload is searched, the envelope's last member: ids and times are not content.
   const whole = bodyOf(row.seq);
   if (whole === null) return false;
   const body = spelled(whole.slice(whole.indexOf('"payload":') + 10));

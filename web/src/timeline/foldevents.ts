@@ -1,22 +1,22 @@
 import { familyOf } from "@runreel/client/fold";
 import type { EventRow } from "../feed/row";
 
-/** What happened; of everything else only warnings and errors are told one by one. */
-const told = new Set(["run", "message", "reasoning", "tool", "worker", "interrupt", "artifact"]);
+/** The families whose events are shown one by one; of others, only warnings and errors are. */
+const major = new Set(["run", "message", "reasoning", "tool", "worker", "interrupt", "artifact"]);
 
 export const isMinor = ({ level, type }: EventRow): boolean =>
-  level === "debug" || (level === "info" && !told.has(familyOf(type)));
+  level === "debug" || (level === "info" && !major.has(familyOf(type)));
 
 /** An entry of the list: an event, or a stretch of minor ones. */
 export interface Entry {
-  /** Into the rows: the event, or the first of the stretch. */
+  /** The index into the rows of the event, or of the first of the stretch. */
   at: number;
   /** How many it stands for; 0 for an event. */
   count: number;
   isOpen: boolean;
 }
 
-/** The log with stretches of minor events as one entry each; looks at each row once while rows are only added. */
+/** The log with stretches of minor events as one entry each; visits each row once while rows are only added. */
 export class FoldedRows {
   #rows: readonly EventRow[] | null = null;
   #indices: readonly number[] | null = null;
@@ -32,7 +32,7 @@ export class FoldedRows {
     return this.#ats.length;
   }
 
-  /** `indices` of those that are shown, in order; null for all. `opened`: seqs that stretches begin with. */
+  /** `indices` of the rows that are shown, in order; null for all. `opened`: the first seqs of open stretches. */
   update(rows: readonly EventRow[], indices: readonly number[] | null, opened: ReadonlySet<number>): void {
     if (rows !== this.#rows || indices !== this.#indices || opened !== this.#opened) {
       this.#rows = rows;
@@ -59,7 +59,7 @@ export class FoldedRows {
     return placeIn(this.#ats, at + 1) - 1;
   }
 
-  /** What a stretch stands for, so many at most. */
+  /** The rows of a stretch, at most `most`. */
   rowsOf({ at, count }: Entry, most: number): EventRow[] {
     const indices = this.#indices;
     if (indices === null) return this.#rows?.slice(at, at + Math.min(count, most)) ?? [];
@@ -95,7 +95,7 @@ export class FoldedRows {
   }
 }
 
-/** Where the first of these that is not below `least` stands. */
+/** The index of the first number that is not below `least`. */
 function placeIn(ascending: readonly number[], least: number): number {
   let low = 0;
   let high = ascending.length;

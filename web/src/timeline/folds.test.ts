@@ -40,7 +40,7 @@ describe("the log, folded", () => {
     expect(folded.indexOf(2)).toBe(1);
     folded.update(rows, null, new Set([2]));
     expect(entries(folded)).toEqual([0, "1×3 open", 1, 2, 3, 4, 5, 6, 7, 8, "9×2"]);
-    // What is opened is shown by its own row.
+    // An event of an open stretch has its own row.
     expect(folded.indexOf(1)).toBe(2);
   });
 

@@ -1,16 +1,16 @@
 import type { Span } from "../feed/tree";
 import type { FlatRows } from "./rows";
 
-/** Shorter than this part of the run, a bar tells nothing. */
+/** A span that is shorter than this share of the run is brief. */
 const brief_share = 0.01;
-/** What people, models and other runs did is told one by one. */
+/** The kinds that are folded; messages, interrupts and workers are shown one by one. */
 const brief_kinds = new Set(["step", "tool", "reasoning"]);
 const stretch_min = 2;
 const names_max = 3;
 
 /**
- * Stretches of brief spans that went well, one below the other, as one row each. `opened` has the indices of the stretches
- * that are shown with what they stand for.
+ * Folds each stretch of brief spans that succeeded, one below the other, into one row. `opened` has the indices of the
+ * stretches that are open.
  */
 export function foldBrief(rows: FlatRows, opened: ReadonlySet<number>): FlatRows {
   const { spans, depths, runs } = rows;
@@ -52,7 +52,7 @@ function lengthOf(spans: readonly Span[]): number {
 
 function stretchOf(brief: readonly Span[], opened: ReadonlySet<number>): Span {
   const [first] = brief as [Span];
-  // Below those of the spans.
+  // Negative, unlike those of the spans.
   const index = -2 - first.index;
   const names = [...new Set(brief.slice(0, 100).map(({ name }) => name))];
   return {

@@ -1,10 +1,9 @@
 /**
- * Whether a list runs along with what is written to it. Only the reader's own hand detaches it; content that
- * grows never does.
+ * Whether a list follows its end. Only the reader's own actions detach it; content that grows never does.
  */
 export interface Follow {
   mode: "following" | "detached";
-  /** Rows that were there when the reader looked away; what came later is counted as new. */
+  /** The number of rows when the reader detached the list; later rows are counted as new. */
   seen: number;
 }
 

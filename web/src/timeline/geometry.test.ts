@@ -8,7 +8,7 @@ import { SpanTree, type NewSpan } from "../feed/tree";
 import { cutsOf as cutsIn } from "./lulls";
 import { barsIn, drawnKinds, lanesOf } from "./overview";
 
-/** The cuts of a run of which nothing is known but when its events were. */
+/** The cuts of a run of which only the times of its events are known. */
 const cutsOf = (events: { at_ms: number }[], window: Parameters<typeof cutsIn>[1]) =>
   cutsIn({ rows: events as EventRow[], spans: new Spans() }, window);
 
@@ -62,7 +62,7 @@ describe("the waterfall's geometry", () => {
     expect(labels(9000)).toEqual(["0", "2 s", "4 s", "6 s", "8 s"]);
     expect(labels(150_000)).toEqual(["0", "30 s", "1 m", "1 m 30 s", "2 m"]);
     expect(labels(5 * 3_600_000)).toEqual(["0", "1 h", "2 h", "3 h", "4 h"]);
-    // What is looked at closely, late in a run, is not all the same.
+    // In a short window late in a run, labels differ.
     expect([3_600_050, 3_600_100, 599_900].map(tickLabel)).toEqual(["1 h 0.05 s", "1 h 0.1 s", "9 m 59.9 s"]);
   });
 
@@ -90,7 +90,7 @@ describe("the waterfall's geometry", () => {
     const whole = { from_ms: 0, to_ms: 3_600_000 };
     const cuts = cutsOf([{ at_ms: 0 }, { at_ms: 3_600_000 }], whole);
     expect(without(cuts, whole).cuts).toBeUndefined();
-    // It goes on, and what comes then would be squeezed.
+    // It goes on, and the later part would be squeezed.
     expect(without(cuts, { from_ms: 0, to_ms: 3_605_000 }).cuts).toEqual(cuts);
   });
 

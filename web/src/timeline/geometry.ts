@@ -1,11 +1,11 @@
-/** Where a bar lies, as pure functions of times. Positions are percent of the drawn width. */
+/** The positions of bars, as pure functions of times. Positions are percent of the drawn width. */
 
 export interface Window {
   from_ms: number;
   to_ms: number;
-  /** Stretches in which nothing was at work, in order, each drawn with a small width of its own. */
+  /** The idle stretches, in order, each drawn with the same small width. */
   cuts?: readonly Lull[];
-  /** The part of the width that each of them has. */
+  /** The share of the width of each cut. */
   cut_share?: number;
 }
 
@@ -18,7 +18,7 @@ export interface Lull {
 
 const least_cut_share = 0.05;
 const most_cut_share = 0.12;
-/** What the label of a cut needs. */
+/** The width of a cut's label. */
 const cut_px = 58;
 
 export interface Bar {
@@ -26,18 +26,18 @@ export interface Bar {
   width: number;
 }
 
-/** What is drawn of a run is never shorter. */
+/** The shortest time that is drawn. */
 const least_drawn_ms = 1;
 
-/** What is drawn: from the run's start to its end or to now. */
+/** The window from the run's start to its end or to now. */
 export function windowOf(start_ms: number, end_ms: number | null, now_ms: number): Window {
   const to = end_ms ?? Math.max(now_ms, start_ms);
   return { from_ms: start_ms, to_ms: Math.max(to, start_ms + least_drawn_ms) };
 }
 
 /**
- * The window without them; whole when nothing else would be left of it, which they would squeeze. `lane_px`: how wide it
- * is drawn.
+ * The window with these cuts; without them when nothing else would be left of it. `lane_px`: the width in which it is
+ * drawn.
  */
 export function without(cuts: readonly Lull[], { from_ms, to_ms }: Window, lane_px = 0): Window {
   if (to_ms - from_ms - sumOf(cuts) < least_drawn_ms) return { from_ms, to_ms };
@@ -74,7 +74,7 @@ export function barOf(start_ms: number, end_ms: number | null, window: Window): 
   return { left: percent(from), width: percent(Math.max(0, to - from)) };
 }
 
-/** A part of the window, moved so that it stays within the whole and keeps a length. */
+/** A part of the window, moved so that it stays within the whole, and not too short. */
 export function zoomed(whole: Window, from_ms: number, to_ms: number): [number, number] {
   const total = whole.to_ms - whole.from_ms;
   const length = Math.min(total, Math.max(to_ms - from_ms, total / 100_000, 0.01));

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { diffJson, diffWords, type DiffNode } from "./jsondiff";
 
-/** What differs, by its path. */
+/** The differences, by path. */
 function changes(node: DiffNode, path = ""): string[] {
   if (node.state === "same") return [];
   const here = node.name === null ? "" : `${path}/${node.name}`;
@@ -25,7 +25,7 @@ test("members are compared by their names, entries of lists by what they are", (
   expect(changes(diffJson([1], { 0: 1 }))).toEqual([" changed"]);
 });
 
-/** One of the two values again, from what was compared. */
+/** One of the two values, rebuilt from the comparison. */
 function side(node: DiffNode, of: "a" | "b"): unknown {
   if (node.children === null) return node[of];
   const missing = of === "a" ? "added" : "removed";

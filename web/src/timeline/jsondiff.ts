@@ -1,12 +1,12 @@
 import { commonPlaces } from "../feed/lcs";
 
-/** Two values side by side; what is inside of both is compared again. */
+/** Two values side by side; members that both have are compared recursively. */
 export interface DiffNode {
   name: string | null;
   state: "same" | "changed" | "added" | "removed";
   a: unknown;
   b: unknown;
-  /** Of two objects, or two arrays, that are not the same. */
+  /** The members of two objects, or two arrays, that differ. */
   children: DiffNode[] | null;
 }
 
@@ -48,7 +48,7 @@ function membersOf(a: object, b: object): Member[] {
   return names.map((name) => [name, of(one, name), of(other, name)]);
 }
 
-/** Entries that are equal stand side by side; between them the others in turn. */
+/** Pairs entries that are equal; those in between are paired in order. */
 function entriesOf(a: readonly unknown[], b: readonly unknown[]): Member[] {
   const pairs = commonPlaces(a.map(textOf), b.map(textOf));
   const members: Member[] = [];
@@ -85,13 +85,13 @@ export interface Words {
   of: "both" | "a" | "b";
 }
 
-/** Two texts as one: what both have, and what only one of them has. `null` when they are too long for that. */
+/** Two texts merged into pieces that both or only one of them has. `null` when they are too long for that. */
 export function diffWords(a: string, b: string): Words[] | null {
   const [one, other] = [a, b].map((text) => text.match(/\s+|[\p{L}\p{N}]+|[^\s\p{L}\p{N}]/gu) ?? []);
   if (one === undefined || other === undefined) return null;
   if (one.length > diffLimits.words || other.length > diffLimits.words) return null;
   const words: Words[] = [];
-  // Changes with nothing but a blank between them are one, so that they can be read.
+  // Changes with only white space between them are merged, to be readable.
   let [inA, inB, blank] = ["", "", ""];
   const change = (textA: string, textB: string) => {
     inA += blank + textA;

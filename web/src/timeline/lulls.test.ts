@@ -10,12 +10,12 @@ import { cutsOf } from "./lulls";
 
 const second = 1_000;
 
-/** A step, and what it calls: how long each call takes, and how long nothing happens before it. */
+/** Calls of tools: how long each takes, how long nothing happens before it, and whether it is in a step. */
 const calls = fc.array(
   fc.record({
     idle_s: fc.integer({ min: 0, max: 200 }),
     took_s: fc.integer({ min: 0, max: 200 }),
-    /** A person is asked within it for so long, and it says or does not say what it took itself. */
+    /** How long a person is asked within it; `tells`: whether it reports its own duration. */
     asks_s: fc.constantFrom(0, 0, 60, 400),
     tells: fc.boolean(),
     isInStep: fc.boolean(),
@@ -75,7 +75,7 @@ test("no bar is narrower than a shorter one outside of a cut, and each is as lon
       for (const one of drawn)
         for (const other of drawn)
           if (one.work_ms >= other.work_ms) expect(one.width).toBeGreaterThanOrEqual(other.width - 0.001);
-      // What is cut out lasted, and nothing was at work in it.
+      // What is cut out lasted long enough.
       for (const cut of cuts) expect(cut.to_ms - cut.from_ms).toBeGreaterThanOrEqual(20 * second);
     }),
   );

@@ -2,15 +2,15 @@ import type { RunView } from "../feed/fold";
 import type { Lull, Window } from "./geometry";
 
 const cuts_max = 4;
-/** A stretch is cut when it is that long, and that part of what is drawn. */
+/** A stretch is cut when it has this length, and this share of the window. */
 const cut_ms_min = 20_000;
 const cut_share_min = 0.2;
 
 const buckets = 256;
 
 /**
- * The stretches of a window that are worth cutting out: there is no event in them, and no span is at work. One that only
- * waits for a person is not at work; one whose worker may be is.
+ * The stretches of a window that are worth cutting out: there is no event in them, and no span is at work. A span that
+ * only waits for a person is not at work; the span of a worker always counts as being at work.
  */
 export function cutsOf({ rows, spans }: Pick<RunView, "rows" | "spans">, window: Window): Lull[] {
   const least_ms = Math.max(cut_ms_min, (window.to_ms - window.from_ms) * cut_share_min);
@@ -42,12 +42,12 @@ export function cutsOf({ rows, spans }: Pick<RunView, "rows" | "spans">, window:
 const overlaps = ({ start_ms, end_ms }: { start_ms: number; end_ms: number | null }, ms: number) =>
   start_ms <= ms && (end_ms ?? Infinity) > ms;
 
-/** When something was at work. Of each bucket, its first and last such time is enough. */
+/** The times in which something was at work. Of each bucket, the first and the last such time is enough. */
 class Busy {
   readonly #window: Window;
   readonly #firsts = new Float64Array(buckets).fill(Infinity);
   readonly #lasts = new Float64Array(buckets).fill(-Infinity);
-  /** How many more stretches cover a bucket as a whole than the one before it. */
+  /** By how much the number of stretches that cover a whole bucket differs from that of the one before it. */
   readonly #more = new Int32Array(buckets + 1);
 
   constructor(window: Window) {
@@ -71,7 +71,7 @@ class Busy {
     this.#more[until] = (this.#more[until] as number) - 1;
   }
 
-  /** The stretches between such times that are as long at least. */
+  /** The stretches between such times that are at least this long. */
   lulls(least_ms: number): Lull[] {
     const lulls: Lull[] = [];
     let from_ms = this.#window.from_ms;

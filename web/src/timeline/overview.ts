@@ -1,10 +1,10 @@
 import type { Span, SpanTree } from "../feed/tree";
 import { barOf, type Window } from "./geometry";
 
-/** Depths that are told apart; what is deeper lies in the last one. */
+/** The number of depths that are drawn; deeper spans are in the last one. */
 export const lanes = 6;
 
-/** Kinds by their number in the lanes; 0 is nothing. A failure is seen before everything else. */
+/** Kinds by their number in the lanes; 0 is nothing. A higher number covers a lower one, a failure everything. */
 export const drawnKinds = [
   "",
   "run",
@@ -21,8 +21,8 @@ const other = numbers.get("other") as number;
 const failed = numbers.get("failed") as number;
 
 /**
- * The whole run as so many columns: for each lane and each column the number of the kind that is drawn there. A long run
- * has many spans to a column, and is drawn no slower for it.
+ * The whole run in so many columns: for each lane and each column the number of the kind that is drawn there. So the
+ * cost of drawing does not grow with the number of spans.
  */
 export function lanesOf(tree: SpanTree, window: Window, columns: number): Uint8Array[] {
   const found = Array.from({ length: lanes }, () => new Uint8Array(columns));
@@ -48,7 +48,7 @@ function depthOf(span: Span, tree: SpanTree, depths: Uint8Array): number {
   return Math.min(lanes - 1, (depths[parent.index] ?? 0) + 1);
 }
 
-/** The stretches of a lane that are one bar. */
+/** The bars of a lane: stretches of the same number. */
 export function barsIn(lane: Uint8Array): { from: number; to: number; number: number }[] {
   const bars: { from: number; to: number; number: number }[] = [];
   let from = 0;

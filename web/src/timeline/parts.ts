@@ -3,8 +3,8 @@ import { familyOf, fields } from "@runreel/client/fold";
 
 const inputs = ["args", "input", "arguments", "prompt", "messages"];
 const outputs = ["result", "output", "content", "text", "value"];
-/** What the page says elsewhere. */
-const told = new Set(["name", "title", "error", "duration_ms", "run_id"]);
+/** The members that the page shows elsewhere. */
+const elsewhere = new Set(["name", "title", "error", "duration_ms", "run_id"]);
 
 function first(payload: unknown, names: readonly string[]): unknown {
   const from = fields(payload);
@@ -12,21 +12,21 @@ function first(payload: unknown, names: readonly string[]): unknown {
   return name === undefined ? undefined : from[name];
 }
 
-/** What a span was given, as its first event tells it. */
+/** The input of a span, from its first event. */
 export const inputOf = (event: RunEvent): unknown => first(event.payload, inputs);
 
-/** What came out of a span, as its last event tells it. */
+/** The output of a span, from its last event. */
 export function outputOf(event: RunEvent): unknown {
   const payload = fields(event.payload);
   // A payload that became an artifact is shown as one.
   return "$artifact" in payload ? payload : first(payload, outputs);
 }
 
-/** Whether it tells what went wrong; a message that broke off does too. */
+/** Whether an event has an error; a message that broke off does, too. */
 export const isFailure = ({ type, payload }: RunEvent): boolean =>
   type.endsWith(".failed") || type === "log.error" || (fields(payload)["error"] ?? null) !== null;
 
-/** The members that are neither; the whole payload of an event that is no part of a span. */
+/** The members that are neither; for a `log` or `run` event, also those that the page shows elsewhere. */
 export function restOf(events: readonly RunEvent[], known: { input: unknown; output: unknown }): unknown {
   const rest: Record<string, unknown> = {};
   let isWhole = false;
@@ -35,7 +35,7 @@ export function restOf(events: readonly RunEvent[], known: { input: unknown; out
     isWhole ||= familyOf(type) === "log" || familyOf(type) === "run";
     if (payload === known.output) continue;
     for (const [name, value] of Object.entries(payload)) {
-      if (value === known.input || value === known.output || (told.has(name) && !isWhole)) continue;
+      if (value === known.input || value === known.output || (elsewhere.has(name) && !isWhole)) continue;
       rest[name] = value;
     }
   }

@@ -1,16 +1,16 @@
-/** So many are drawn: as an image is in memory, each takes four bytes, however few its file has. */
+/** Maximum number of pixels that are drawn: in memory each takes four bytes, however small the file is. */
 export const pixels_max = 40_000_000;
-/** Where formats say how large their image is. */
+/** The beginning of a file, in which formats have the size of their image. */
 const head_bytes = 1_000_000;
 
-/** Why an image is not drawn, for people; null when nothing speaks against it. */
+/** Why an image is not drawn, for people; null when it can be. */
 export async function undrawable(image: Blob): Promise<string | null> {
   const pixels = pixelsOf(new DataView(await image.slice(0, head_bytes).arrayBuffer()));
   if (pixels === null) return "How large this image is cannot be read. Download it.";
   return pixels > pixels_max ? "It has too many pixels to be shown. Download it." : null;
 }
 
-/** Of PNG, JPEG, GIF, WebP and BMP, by what the file says first; null for everything else. */
+/** The number of pixels of a PNG, JPEG, GIF, WebP or BMP, from its header; null for everything else. */
 export function pixelsOf(head: DataView): number | null {
   const word = (at: number, chars: number) =>
     String.fromCharCode(...new Uint8Array(head.buffer, head.byteOffset + at, chars));
@@ -27,26 +27,26 @@ export function pixelsOf(head: DataView): number | null {
     const bits = head.getUint32(21, true);
     return kind === "VP8L" ? ((bits & 0x3fff) + 1) * (((bits >> 14) & 0x3fff) + 1) : null;
   } catch {
-    // It ends before it has said so.
+    // The file ends within its header.
     return null;
   }
 }
 
-/** Segments, of which one begins the frame. */
+/** A file of segments; the one that begins the frame has the size. */
 function ofJpeg(head: DataView): number | null {
   for (let at = 2; ;) {
     if (head.getUint8(at) !== 0xff) return null;
     const marker = head.getUint8(at + 1);
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
     if (isFrame) return head.getUint16(at + 5) * head.getUint16(at + 7);
-    // What has no length is not looked behind.
+    // Segments without a length are not skipped.
     if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd9)) return null;
-    // Bytes may be filled up with ones.
+    // A marker may be preceded by fill bytes (0xff).
     at += marker === 0xff ? 1 : 2 + head.getUint16(at + 2);
   }
 }
 
-/** Its screen, or its first picture where that is larger. */
+/** The size of the screen, or of the first image where that is larger. */
 function ofGif(head: DataView): number | null {
   const colors = (flags: number) => (flags & 0x80 ? 3 * 2 ** ((flags & 7) + 1) : 0);
   const size = (at: number) => [head.getUint16(at, true), head.getUint16(at + 2, true)] as const;

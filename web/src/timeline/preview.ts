@@ -16,7 +16,7 @@ export function previewKind({
     return "table";
   if (type === "text/markdown" || ending === "md") return "markdown";
   if (/[/+]json$/.test(type)) return "json";
-  // Markup is shown as the text that it is.
+  // Markup is shown as plain text.
   const isText = type.startsWith("text/") || /[/+](xml|yaml|toml|javascript|x-ndjson|sql)$/.test(type);
   return isText || ["txt", "log", "yaml", "yml", "diff", "patch"].includes(ending) ? "text" : null;
 }

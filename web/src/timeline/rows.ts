@@ -4,7 +4,7 @@ import { spelled } from "./spelling";
 /** A row of the waterfall. `position` and `siblings` are for screen readers. */
 export interface SpanRow {
   span: Span;
-  /** The child run that it is a span of; null for the run itself. */
+  /** The child run of the span; null for the run itself. */
   run_id: string | null;
   depth: number;
   position: number;
@@ -27,7 +27,7 @@ export interface Shown {
   fold: ((rows: FlatRows, closed: ReadonlySet<number>) => FlatRows) | null;
 }
 
-/** Rows from above to below; `runs` has the child run that each is of, null for the run itself. */
+/** Rows from top to bottom; `runs` has the child run of each, null for the run itself. */
 export interface FlatRows {
   spans: Span[];
   depths: number[];
@@ -43,13 +43,13 @@ export const all: Shown = {
   fold: null,
 };
 
-/** The words of a query, each of which a row has to have. */
+/** The words of a query, all of which a row has to contain. */
 export const wordsOf = (query: string): string[] =>
   spelled(query)
     .split(/\s+/)
     .filter((word) => word !== "");
 
-/** How far up the tree it is looked whether a row is the last one. */
+/** How many steps up the tree it is checked whether a row is the last one. */
 const steps_max = 500;
 
 /**
@@ -64,9 +64,9 @@ export class SpanRows {
   #shown: Shown = all;
   #counted = 0;
   #moves = 0;
-  /** How many spans there were when the rows were last made of all. */
+  /** The number of spans when the rows were last built as a whole. */
   #built = 0;
-  /** With a query, the spans that have its words, and these with their parents. */
+  /** With a query, the spans that match it, and these with their parents. */
   #found: ReadonlySet<number> = all.closed;
   #kept: Set<number> | null = null;
 
@@ -77,7 +77,7 @@ export class SpanRows {
   update(tree: SpanTree, shown: Shown): void {
     const isSame = tree === this.#tree && shown === this.#shown && tree.moves === this.#moves;
     if (isSame && tree.spans.length === this.#counted) return;
-    // Stretches of a long run that goes on are looked for now and then.
+    // While a long run is live, its stretches are computed only now and then.
     const isFresh = shown.fold === null || tree.spans.length - this.#built <= this.#built >> 5;
     const isAdded = isSame && isFresh && shown.query === "" && shown.below.size === 0 && this.#counted > 0;
     const first = this.#counted;
@@ -92,7 +92,7 @@ export class SpanRows {
     return this.#spans[index];
   }
 
-  /** Whether it has the words of the query itself. */
+  /** Whether the row itself matches the query. */
   isHit(index: number): boolean {
     return this.#found.has(this.#spans[index]?.index ?? -1) && this.#runs[index] === null;
   }
@@ -114,7 +114,7 @@ export class SpanRows {
     };
   }
 
-  /** The row that has the event, and none that is opened to show it; -1 when none has. */
+  /** The index of the event's row, not of an open stretch around it; -1 when there is none. */
   indexOf(seq: number, run_id: string | null = null): number {
     return this.#spans.findIndex(
       (span, at) =>
@@ -130,14 +130,14 @@ export class SpanRows {
     return this.#kept !== null || tree !== this.#tree || !this.#shown.closed.has(span.index);
   }
 
-  /** Adds the row of a span that is below the last row or beside it; false when it belongs in between. */
+  /** Adds the row of a span that belongs after the last row; false when it belongs in between. */
   #append(span: Span): boolean {
     const tree = this.#tree as SpanTree;
     const parent = tree.parentOf(span);
     let depth = 0;
     let steps = 0;
     for (let above = parent; above !== null; above = tree.parentOf(above)) {
-      // Producers can name each other's spans as parents, in a circle.
+      // Producers can name each other's spans as parents, in a cycle.
       if ((steps += 1) > steps_max) return false;
       if (this.#shown.closed.has(above.index)) return true;
       if (!this.#shown.hidden.has(above.kind)) depth += 1;
@@ -159,7 +159,7 @@ export class SpanRows {
     this.#spans = [];
     this.#depths = [];
     this.#runs = [];
-    // An own stack: a chain of spans may be deeper than the engine's.
+    // An explicit stack: a chain of spans may be deeper than the engine's.
     const stack: Frame[] = [{ tree, run_id: null, siblings: tree.roots(), next: 0, depth: 0 }];
     while (stack.length > 0) {
       const frame = stack.at(-1) as Frame;
@@ -176,7 +176,7 @@ export class SpanRows {
       const depth = frame.depth + (isHidden ? 0 : 1);
       const run_id = span.child_run_id;
       const below = run_id === null ? undefined : this.#shown.below.get(run_id);
-      // The span itself stands for the run's own bar. A log can name any run as its child, in a circle too.
+      // The span itself replaces the child run's own bar. A log can name any run as its child, also in a cycle.
       if (below !== undefined && run_id !== null && stack.every((each) => each.run_id !== run_id)) {
         const siblings = below.root === null ? below.roots() : below.childrenOf(below.root);
         stack.push({ tree: below, run_id, siblings, next: 0, depth });

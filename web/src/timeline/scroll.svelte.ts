@@ -1,12 +1,12 @@
 import { detached, following, newRows, step, type Follow, type FollowInput } from "./follow";
 
-/** Rows of a replay are not new; what is new counts from its end. */
+/** Rows of a replay do not count as new; those after its end do. */
 const notYet = Infinity;
 
-/** One scrolled box that may follow its end. The machine is in `follow.ts`; this binds it to an element. */
+/** One scrolled box that may follow its end. The state machine is in `follow.ts`; this binds it to an element. */
 export class Scroll {
   follow = $state.raw<Follow>(detached(notYet));
-  /** Where this class itself last scrolled to; a position above it is the reader's doing. */
+  /** Where this class itself last scrolled to; at a position above it, the reader has scrolled. */
   #parked = 0;
   #element: HTMLElement | null = null;
 
@@ -14,13 +14,13 @@ export class Scroll {
     if (startsFollowing) this.follow = following;
   }
 
-  /** Where the reader left the list, for when its tab is opened again. */
+  /** The reader's position, restored when the tab is opened again. */
   #top = 0;
 
   bind = (element: HTMLElement): { destroy: () => void } => {
     this.#element = element;
     if (!this.isFollowing && this.#top > 0) this.to(this.#top);
-    // Whatever grew, in it or around it: the end is kept before it is drawn.
+    // Whatever grows, in it or around it, the end stays in view before it is drawn.
     const sizes = new ResizeObserver(() => this.keep());
     for (const each of [element, ...element.children]) sizes.observe(each);
     return {
@@ -57,13 +57,13 @@ export class Scroll {
     if (!this.isFollowing) this.#parked = -1;
   }
 
-  /** Shows the beginning of what is, or will be, there. */
+  /** Shows the beginning, also of rows that arrive later. */
   toStart(): void {
     this.follow = detached(notYet);
     this.to(0);
   }
 
-  /** The replay is over: what comes from here on is new. */
+  /** The replay is over: later rows count as new. */
   caughtUp(rows: number): void {
     if (!this.isFollowing && this.follow.seen === notYet) this.follow = detached(rows);
   }
@@ -82,7 +82,7 @@ export class Scroll {
     const element = this.#element;
     if (element === null) return;
     element.scrollTop = top;
-    // Read back: the browser has cut it to what there is.
+    // Read back, because the browser has clamped it.
     this.#parked = element.scrollTop;
   }
 }

@@ -1,6 +1,6 @@
 import type { Span, SpanTree } from "../feed/tree";
 
-/** The next index that is meant, from the last one on to the first; `null` when there is none. */
+/** The next index for which `isMeant` holds, from the last one on to the first; `null` when there is none. */
 export function nextOf(
   from: number | null,
   by: 1 | -1,
@@ -15,7 +15,7 @@ export function nextOf(
   return null;
 }
 
-/** Where a failure began: below each span that failed the last one that did, from the run down. */
+/** Where a failure began: from the run down, the last failed span below each failed one. */
 export function causeIn(tree: SpanTree): Span | null {
   const isFailed = (span: Span) => span.status === "failed";
   let cause: Span | null = null;

@@ -1,6 +1,5 @@
 /**
- * A text as the server's search spells words: equivalent in Unicode and in any case is the same (NFKC, full case folding; the
- * Turkish İ and ı are i).
+ * A text normalised like words in the server's search: by NFKC and full case folding; the Turkish İ and ı become i.
  */
 export const spelled = (text: string): string =>
   text

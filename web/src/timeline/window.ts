@@ -1,10 +1,10 @@
 /** Which rows of a long list are in the DOM. All rows have one height, so this is arithmetic. */
 export const rowHeight_px = 28;
 
-/** Rows kept on either side of what is seen, so that a fast scroll does not show a hole. */
+/** Rows kept on either side of the visible ones, so that a fast scroll does not show a hole. */
 const overscan_rows = 4;
 
-/** Rows in the DOM, at most, however tall the screen is. */
+/** Maximum number of rows in the DOM, however tall the screen is. */
 const window_rows_max = 90;
 
 export function rowsInView(

@@ -1,8 +1,8 @@
-/** A row of numbers of a chart; null is unknown and is not drawn. */
+/** A series of a chart; null is unknown and is not drawn. */
 export interface Series {
   name: string;
   values: readonly (number | null)[];
-  /** A colour of the styles; without one it gets the next of its own. */
+  /** The CSS variable of its colour; by default the next of the chart's own. */
   colour?: string;
 }
 
@@ -18,7 +18,7 @@ const colours = [
 export const colourOf = ({ colour }: Series, at: number): string =>
   `var(${colour ?? colours[at % colours.length] ?? "--bar-other"})`;
 
-/** Round numbers from the least to the most that is drawn, 0 among them. */
+/** Round numbers that cover the range from `least` to `most`, 0 included. */
 export function ticksOf(least: number, most: number, wanted: number): number[] {
   const low = Math.min(0, least);
   const high = Math.max(0, most);
@@ -31,7 +31,7 @@ export function ticksOf(least: number, most: number, wanted: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
 }
 
-/** The least and the most of all that is drawn; of what is piled up, the most of a pile. */
+/** The minimum and the maximum of the values; if stacked, the maximum of a stack. */
 export function boundsOf(series: readonly Series[], isStacked: boolean): [number, number] {
   let [least, most] = [0, 0];
   const length = Math.max(0, ...series.map(({ values }) => values.length));
@@ -44,7 +44,7 @@ export function boundsOf(series: readonly Series[], isStacked: boolean): [number
   return [least, most];
 }
 
-/** The labels that fit below: every so many. */
+/** The step between labels at which they fit on the axis. */
 export function shownEvery(count: number, width_px: number, label_px: number): number {
   return Math.max(1, Math.ceil((count * label_px) / Math.max(1, width_px)));
 }

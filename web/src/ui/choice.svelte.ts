@@ -1,4 +1,4 @@
-/** A choice of how the pages look, kept in the browser: the first value is what holds without one. */
+/** A setting of the pages' appearance, kept in the browser; the first value is the default. */
 export class Choice<T extends string> {
   readonly #key: string;
   readonly #attribute: string;
@@ -12,7 +12,7 @@ export class Choice<T extends string> {
     this.current = this.#stored();
   }
 
-  /** Tells the styles, which read it from the root element. */
+  /** Sets it on the root element, where the styles read it. */
   apply(): void {
     const root = document.documentElement;
     if (this.current === this.values[0]) delete root.dataset[this.#attribute];

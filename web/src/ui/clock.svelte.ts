@@ -1,4 +1,4 @@
-/** The time, for what ticks on the screen. Nothing runs while nobody asked for it. */
+/** The current time for display. The timer runs only while it is in use. */
 class Clock {
   now = $state(Date.now());
   #users = 0;

@@ -14,7 +14,7 @@ export function duration(ms: number): string {
 
 const two = (value: number) => String(value).padStart(2, "0");
 
-/** `in 42 s`, `in 4 m 05 s`; `now` when the time has come. */
+/** `in 42 s`, `in 4 m 05 s`; `now` from that time on. */
 export function until(then_ms: number, now_ms: number): string {
   const seconds = Math.ceil((then_ms - now_ms) / 1000);
   if (seconds <= 0) return "now";
@@ -25,7 +25,7 @@ const grouped = new Intl.NumberFormat("en");
 
 export const count = (value: number): string => grouped.format(value);
 
-/** A UUID's tail: its head is a time, the same for all runs of a day. */
+/** The end of a UUID: it begins with a time, the same for all runs of a day. */
 export const shortId = (id: string): string => (id.length > 12 ? `…${id.slice(-8)}` : id);
 
 /** `812 B`, `4.1 KB`, `2.0 MB`. */

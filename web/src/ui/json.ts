@@ -1,7 +1,7 @@
-/** What the tree shows of a JSON value; nothing below a closed node is looked at. */
+/** How much of a JSON value the tree shows; nothing below a closed node is visited. */
 export const jsonLimits = { page_children: 50, text_chars: 1_000, open_lines: 24, open_depth: 3 };
 
-/** Whether a node is open at first: the outermost, and small ones that stay few together. */
+/** Whether a node is open at first: the outermost, and small ones with few siblings. */
 export function opensItself(value: unknown, depth: number, siblings: number): boolean {
   const kind = kindOf(value);
   if (kind !== "object" && kind !== "array") return false;

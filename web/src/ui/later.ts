@@ -1,8 +1,8 @@
 import { toasts } from "./toasts.svelte";
 
 /**
- * A part of the page that is loaded when it is shown. When that fails, the server is away mostly: the person is told,
- * and the next time it is tried again.
+ * Loads a part of the page when it is shown. If that fails, mostly because the server is unreachable, a toast says so
+ * and the promise never settles; the next call tries again.
  */
 export function later<T>(load: () => Promise<T>): Promise<T> {
   return load().catch(() => {

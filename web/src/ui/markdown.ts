@@ -1,18 +1,18 @@
 import { lexer, type Token } from "marked";
 
-/** Longer texts are shown as they are: nobody reads them, and a hostile one must not hold the page up. */
+/** Longer texts are shown unformatted, so that a hostile one cannot block the page. */
 const chars_max = 50_000;
 
-/** The text's structure, or `null` where it is better shown as it is. It is drawn as elements, never as HTML. */
+/** The text's tokens, or `null` if it is to be shown unformatted. They are drawn as elements, never as HTML. */
 export function tokensOf(text: string): Token[] | null {
   if (text.length > chars_max) return null;
   try {
     return lexer(text, { gfm: true, breaks: true });
   } catch {
-    // Thousands of nested quotes, say.
+    // For example, thousands of nested quotes.
     return null;
   }
 }
 
-/** Whether a link may be followed: it leads to a page or an address, and runs nothing. */
+/** Whether a link may be followed: it leads to a page or a mail address, and runs no script. */
 export const isSafe = (href: string): boolean => /^(https?:|mailto:|\/(?!\/)|#)/i.test(href.trim());

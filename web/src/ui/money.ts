@@ -1,4 +1,4 @@
-/** `$0.0056`, `$1.20`, `$1,204.00`; small sums keep the digits that say something. */
+/** `$0.0056`, `$1.20`, `$1,204.00`; small sums have four decimal places. */
 export function money(usd: number): string {
   if (usd === 0) return "$0";
   if (usd < 0.0001) return "< $0.0001";

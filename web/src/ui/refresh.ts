@@ -1,6 +1,6 @@
 /**
- * Does the work now, and again so many milliseconds after each time, while somebody can see the page: who comes back to a
- * tab after longer than that finds it done at once. Returns the end of it.
+ * Does the work now, and again `every_ms` milliseconds after each time, while the page is visible; in a tab that was
+ * hidden for longer, at once when it is shown again. Returns a function that ends it.
  */
 export function whileSeen(every_ms: number, work: () => Promise<void>): () => void {
   let timer: ReturnType<typeof setTimeout> | null = null;

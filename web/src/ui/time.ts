@@ -1,4 +1,4 @@
-/** Times as they are told: all of them in the one zone that was chosen, in words that are read the same everywhere. */
+/** Times for display: all of them in the chosen time zone, in one format for all locales. */
 
 import { zone } from "./looks.svelte";
 
@@ -38,7 +38,7 @@ export function timeIn(shape: Shape, ms: number, isUtc = zone.current === "utc")
 
 const half_year_ms = 15_552_000_000;
 
-/** The day and the time, with the year where it may be another one. */
+/** The day and the time, with the year if it is more than half a year away. */
 export const when = (ms: number, now_ms: number): string =>
   timeIn(Math.abs(now_ms - ms) > half_year_ms ? "year" : "minute", ms);
 
@@ -54,7 +54,7 @@ export function ago(then_ms: number, now_ms: number): string {
 
 export const timeOfDay = (ms: number): string => timeIn("exact", ms);
 
-/** Everything about a time, for those who point at it: `Sat 28 Nov 2026 02:00:03.120 UTC`. */
+/** The full time, for tooltips: `Sat 28 Nov 2026 02:00:03.120 UTC`. */
 export function exact(at: number | string): string {
   const ms = typeof at === "string" ? Date.parse(at) : at;
   if (!Number.isFinite(ms)) return "";
@@ -63,16 +63,16 @@ export function exact(at: number | string): string {
   return `${day} ${year} ${timeIn("exact", ms)} ${zoneName(ms)}`;
 }
 
-/** The zone that times are told in, for people: `UTC`, `GMT+1`. */
+/** The short name of the zone that times are shown in: `UTC`, `GMT+1`. */
 export const zoneName = (ms: number): string => timeIn("zone", ms).split(" ").at(-1) ?? "";
 
-/** The same for a database: `Europe/Berlin`. */
+/** Its name for a database: `Europe/Berlin`. */
 export function zoneId(): string {
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return zone.current === "utc" || own === "Etc/Unknown" ? "UTC" : own;
 }
 
-/** From when to when: the day is told once where it is the same. */
+/** A range of time; the day is shown once if it is the same. */
 export function between(from_ms: number, to_ms: number): string {
   const [from, to] = [timeIn("second", from_ms), timeIn("second", to_ms)];
   return `${from} – ${from.slice(0, -9) === to.slice(0, -9) ? to.slice(-8) : to}`;

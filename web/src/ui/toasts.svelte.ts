@@ -7,7 +7,7 @@ export interface Toast {
 const shown_ms = 5_000;
 const shown_max = 4;
 
-/** Short messages about what was just done; whatever must not be missed stands on its page. */
+/** Short messages about what was just done; anything that must not be missed is shown on its page. */
 class Toasts {
   list = $state.raw<readonly Toast[]>([]);
   #next = 1;
@@ -16,7 +16,7 @@ class Toasts {
     const id = this.#next;
     this.#next += 1;
     this.list = [...this.list, { id, text, tone }].slice(-shown_max);
-    // A failure stays until it is put away.
+    // A failure stays until it is dismissed.
     if (tone === "plain") setTimeout(() => this.close(id), shown_ms);
   }
 

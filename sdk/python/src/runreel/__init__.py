@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        # It needs websockets (`pip install "runreel[runner]"`), which nothing else here does.
+        # Imported on first use: only the runner needs websockets (`pip install "runreel[runner]"`).
         if name == "Runner":
             from .runner import Runner  # noqa: PLC0415
 

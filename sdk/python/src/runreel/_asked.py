@@ -1,4 +1,4 @@
-"""What a run has asked people when it stopped, and their answers, folded from its log."""
+"""The interrupts at which a run stopped, and their answers, folded from its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = ("interrupt.*", "run.interrupted")
 
 
 class Asked:
-    """The interrupts of a run by their ids: those of its last stop, what was asked, and what was answered."""
+    """A run's interrupts by id: those of its last stop (`waiting`), the requests, and the decisions."""
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
@@ -44,7 +44,7 @@ class Asked:
 def wait_until_answered(client: BaseClient, run_id: str, timeout: float | None) -> Asked:
     """Waits until every interrupt of the run's last stop is answered.
 
-    Raises TimeoutError after `timeout` seconds, `RunEnded` when the run ended before.
+    Raises TimeoutError after `timeout` seconds, `RunEnded` when the run ends first.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     asked = Asked()

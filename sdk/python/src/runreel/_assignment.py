@@ -23,12 +23,12 @@ from .errors import RunEnded, RunreelError
 
 log = logging.getLogger("runreel")
 
-# Events of one run that wait for the server; over it deltas are left out and a handler in a thread waits.
+# Maximum number of unsent events of a run; at it, deltas are dropped and a handler in a thread waits.
 WAITING_EVENTS = 10_000
 
 
 class Host(Protocol):
-    """What an assignment needs of its runner."""
+    """The parts of `Runner` that an assignment uses."""
 
     _changed: threading.Condition
     _thread: threading.Thread | None
@@ -111,7 +111,7 @@ class Assignment(Scope[Stored | AsyncStored]):
         kind: str = "approval",
         interrupt_id: str | None = None,
     ) -> Decision:
-        """The same for handlers that are coroutines."""
+        """`ask` for handlers that are coroutines, without a timeout."""
         asked = self._question(prompt, details, expires_in, kind, interrupt_id)
         while asked not in self._answers and self._over is None:
             await self._runner._tick()
@@ -145,12 +145,12 @@ class Assignment(Scope[Stored | AsyncStored]):
             self._put(type, payload, members={})
 
     def _keep(self, upload: Upload) -> Stored | AsyncStored:
-        # By a request of its own: its event may come before what was said just before.
+        # A separate request: the artifact's event may precede events emitted just before it.
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return self._send(upload)
-        # Inside a loop it is awaited, and the loop goes on meanwhile.
+        # In an event loop the upload runs in a thread and is awaited.
         return asyncio.to_thread(self._send, upload)
 
     def _send(self, upload: Upload) -> Stored:
@@ -164,12 +164,12 @@ class Assignment(Scope[Stored | AsyncStored]):
     def _put(
         self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
     ) -> None:
-        said = {"type": type, **{name: value for name, value in members.items() if value is not None}}
+        envelope = {"type": type, **{name: value for name, value in members.items() if value is not None}}
         if text is None:
-            said.setdefault("event_id", _ids.event_id())
-            said["at"] = _ids.now()
+            envelope.setdefault("event_id", _ids.event_id())
+            envelope["at"] = _ids.now()
         body = encoded({"text": text}) if text is not None else encoded({} if payload is None else payload)
-        line = Line(encoded(said)[:-1] + b',"payload":' + body + b"}", text is not None)
+        line = Line(encoded(envelope)[:-1] + b',"payload":' + body + b"}", text is not None)
         waits = threading.current_thread() is not self._runner._thread
         with self._changed:
             if waits:

@@ -1,4 +1,4 @@
-"""The clients: for threads and for event loops, with the same names throughout."""
+"""The clients, for threads and for event loops, with the same method names."""
 
 from __future__ import annotations
 

@@ -32,21 +32,21 @@ class Connections:
         if self._given is not None:
             return self._given.send(_with_defaults(request, self._given.headers), stream=True)
         if self._pid != os.getpid():
-            # After a fork the sockets are still the parent's: two processes on one connection garble both.
+            # After a fork the parent uses the same sockets, and two processes would garble one connection.
             self._http, self._pid = httpx2.HTTPTransport(**self._options), os.getpid()
         response = self._http.handle_request(request)
         response.request = request
         return response
 
     def close(self) -> None:
-        """Closes them; they cannot be used afterwards."""
+        """Closes the connections; later requests raise RuntimeError."""
         self.closed = True
         if self._pid == os.getpid():
             self._http.close()
 
 
 class AsyncConnections:
-    """Can be used by one event loop after another.
+    """Can be used by several event loops, one after another.
 
     If a `client` is given, it is used instead, and not closed; TypeError if it is not an `httpx2.AsyncClient`.
     """
@@ -65,14 +65,14 @@ class AsyncConnections:
             return await self._given.send(_with_defaults(request, self._given.headers), stream=True)
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
-            # Connections belong to the loop they were opened on; after a fork there is another loop, too.
+            # A connection is bound to its event loop, and a forked process has another loop.
             self._http, self._loop = httpx2.AsyncHTTPTransport(**self._options), loop
         response = await self._http.handle_async_request(request)
         response.request = request
         return response
 
     async def close(self) -> None:
-        """Closes them; a later request opens new ones."""
+        """Closes the connections; a later request opens new ones."""
         http, self._http = self._http, None
         if http is not None and self._loop is asyncio.get_running_loop():
             await http.aclose()

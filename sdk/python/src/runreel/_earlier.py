@@ -1,4 +1,4 @@
-"""What the server knows of an earlier run, asked for by a program that must not wait long."""
+"""Queries about earlier runs, for callers that must not wait long."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ._sync.client import BaseClient
 from .errors import ApiError
 
 ENDS = ("completed", "failed", "cancelled")
-# Seconds. The program waits meanwhile.
+# Seconds for an answer. The program is blocked meanwhile.
 PATIENCE = 2.0
 
 
 def found(client: BaseClient, run_id: str) -> RunRecord | None:
-    """The run; None when it is not there.
+    """The run, or None if it does not exist.
 
-    Raises `ConnectionFailed` when the server does not answer soon, `ApiError` when it refuses.
+    Raises `ConnectionFailed` when the server does not answer in time, `ApiError` when it refuses.
     """
     try:
         record: RunRecord = promptly(client, _routes.run(run_id))
@@ -33,13 +33,13 @@ def found(client: BaseClient, run_id: str) -> RunRecord | None:
 
 
 def unfinished(client: BaseClient, thread_id: str, title: str) -> RunRecord | None:
-    """The newest run of this title on the thread; None when there is none. Raises as `found`."""
+    """The newest run with this title on the thread, or None. Raises like `found`."""
     runs: Iterator[RunRecord] = pages(client, _routes.runs(thread_id=thread_id), "runs")
     return next((run for run in runs if run["title"] == title), None)
 
 
 def pages(client: BaseClient, first: Call, member: str) -> Iterator[Any]:
-    """What a list has, page by page, each asked for once. Raises as `found`."""
+    """The rows of a list, page by page, without retries. Raises like `found`."""
     call: Call | None = first
     while call is not None:
         answer = promptly(client, call)
@@ -48,7 +48,7 @@ def pages(client: BaseClient, first: Call, member: str) -> Iterator[Any]:
 
 
 def promptly(client: BaseClient, call: Call) -> Any:
-    """The answer to one attempt. The program is not delayed for as long as the client would retry."""
+    """The answer to one attempt, because retries would delay the program. Raises like `found`."""
     try:
         with client._transport.open(call, PATIENCE) as response:
             response.read()

@@ -1,4 +1,4 @@
-"""What is read from the log: events, answers of people, and records as the server writes them."""
+"""Data read from the server: events, people's answers, and records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Event:
     `seq` counts 1, 2, 3 … in each run; it is None for what is never stored: deltas (`message.delta` and other types
     with that suffix) and `message.snapshot`, the text so far of a span. Both carry `payload["text"]` and
     `payload["offset"]`, in characters: a delta whose offset is the length you have is appended, a snapshot replaces
-    what you have (its `payload["type"]` says of which deltas), and the durable event that closes the span holds the
-    whole text. `at` is RFC 3339 in UTC (None in a snapshot). `id` is the cursor to resume a stream after this event;
-    None when a stream cannot resume there. `owner_id` is the principal key of the run's owner.
+    what you have (its `payload["type"]` is the type of those deltas), and the durable event that closes the span holds
+    the whole text. `at` is RFC 3339 in UTC (None in a snapshot). `id` is the cursor to resume a stream after this
+    event; None when a stream cannot resume there. `owner_id` is the principal key of the run's owner.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ _MEMBERS = tuple(name for name in Event.__dataclass_fields__ if name != "id")
 class Decision:
     """How an interrupt was answered.
 
-    `decision` is `approve`, `reject`, `respond`, `expired` (no answer in time) or `cancelled` (the run was), and
+    `decision` is `approve`, `reject`, `respond`, `expired` (no answer in time) or `cancelled` (the run was cancelled);
     `value` is what the person sent with it.
     """
 
@@ -77,7 +77,7 @@ class Decision:
 
 
 class UsageRecord(TypedDict):
-    """What a run's calls of models took. `cost_usd` is None if no price is known, and of the others if `is_partial`."""
+    """Totals of a run's model calls. `cost_usd` is None if no cost is known; with `is_partial` some calls have none."""
 
     calls: int
     input_tokens: int
@@ -90,15 +90,15 @@ class UsageRecord(TypedDict):
 
 
 class RunFields(TypedDict, total=False):
-    """What a run is created with. What is missing is as the method says, or else the server.
+    """The fields of a new run. A missing one has the method's default, or else the server's.
 
-    `agent` is who acts in it, `role` what that is (`agent` unless given). `thread_id` and `session_id` are taken from a
-    parent as well. `title` is at most 512 characters, `input` and `metadata` at most 64 KiB each, `tags` at most 32
-    names.
+    `agent` is the name of the agent that acts in it, `role` is its role (`agent` unless given). `thread_id` and
+    `session_id` default to the parent's. `title` is at most 512 characters, `input` and `metadata` at most 64 KiB each,
+    `tags` at most 32 names.
 
-    `lease_ms` is how long its program may be silent before it reads as stalled, milliseconds. `ttl_s` is how long the
-    server keeps it, with the runs below it, after the last of them has ended: seconds, at most 315 360 000, and 0 means
-    for ever.
+    `lease_ms` is how long its program may be silent before the run is reported as stalled, in milliseconds. `ttl_s` is
+    how long the server keeps it and its descendants after the last of them has ended: in seconds, at most 315 360 000;
+    0 means for ever.
     """
 
     agent: str | None
@@ -182,7 +182,7 @@ class Timeline(TypedDict):
 
 
 class Removed(TypedDict):
-    """How much a prune removed."""
+    """What a prune removed, as counts."""
 
     threads: int
     checkpoints: int

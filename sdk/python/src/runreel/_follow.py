@@ -1,6 +1,6 @@
 """Following a stream across disconnects: the rules without the I/O. `_async/follow.py` applies them.
 
-What is promised: every durable event after the cursor once, in order, or `StreamGap`. See "Coming back" in the wire
+Guarantee: every durable event after the cursor, once and in order, or `StreamGap`. See "Coming back" in the wire
 contract.
 """
 
@@ -22,19 +22,19 @@ from ._json import JsonObject
 from ._sse import Frame, Parser
 from .errors import RunreelError, StreamGap
 
-# The server says something every 10 s. Whoever hears nothing for so long talks to nobody.
+# Seconds without data after which a connection counts as dead: the server sends something every 10 s.
 SILENCE = 25.0
 LONGEST_PAUSE = 30.0
-# Whatever the server says: a mistake there must not become a flood.
+# Also if the server asks for less: a mistake there must not cause a flood of requests.
 SHORTEST_PAUSE = 0.1
-# Of so many runs the last seq is remembered; a server that repeats itself would do so at once.
+# Runs whose last seq is remembered to drop duplicates, which a server would send soon after the original.
 RUNS_REMEMBERED = 4_096
 
 OnGap = Literal["raise", "continue"]
 
 
 class Following:
-    """Where a reader is, what to ask next, and how long to wait before."""
+    """A reader's position, its next request, and the wait before it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Following:
         return Call("GET", self._path, params=self._params, headers=headers)
 
     def answered(self, response: httpx2.Response) -> bool:
-        """Whether there is a stream to read. The body of any other answer has been read. Raises `ApiError`."""
+        """Whether there is a stream to read; for other answers the body must have been read. Raises `ApiError`."""
         if response.status_code == 200:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise RunreelError(f"{self._path} did not answer with an event stream: is this a Runreel server?")
@@ -91,13 +91,13 @@ class Following:
         return False
 
     def cut(self, error: httpx2.TransportError | None = None) -> None:
-        """The connection ended, or never opened. Raises `ConnectionFailed` when the server has never answered."""
+        """The connection ended or failed. Raises `ConnectionFailed` when none ever opened and no retries are left."""
         if error is not None and not self._may_come_back():
             raise unanswered(self.call(), error) from error
         self._failures += 1
 
     def pause(self) -> float:
-        """Seconds until the next request: as asked, growing while it keeps failing, never in step with others."""
+        """Seconds until the next request: as the server asked, or else growing with each failure; with jitter."""
         asked, self._asked = self._asked, None
         if not self._failures and asked is None:
             return 0.0
@@ -105,7 +105,7 @@ class Following:
         return max(SHORTEST_PAUSE, grown if asked is None else asked) * random.uniform(1.0, 1.25)
 
     def events(self, parser: Parser, chunk: bytes) -> Iterator[Event]:
-        """What a chunk brings. Stops for good once `done` is set."""
+        """The events of a chunk. Stops once `done` is set."""
         for frame in parser.feed(chunk):
             self._failures = 0
             if parser.retry_ms is not None:
@@ -148,7 +148,7 @@ class Following:
         if name == "stream.end":
             self.done = True
         elif name == "stream.caught_up":
-            # In a feed: so far it was looked at, also where nothing was to be shown.
+            # In a feed: the position up to which events were checked, including those that were filtered out.
             self._cursor = data.get("cursor") or self._cursor
         elif name in ("stream.draining", "stream.reset"):
             asked = data.get("retry_ms")
@@ -157,7 +157,7 @@ class Following:
             raise StreamGap(data.get("requested_after"), data.get("first_seq"))
 
     def _may_come_back(self) -> bool:
-        # A stream that was open once is worth any wait; an address that never answered is likely a wrong one.
+        # A stream that was open once is retried indefinitely; an address that never answered is likely wrong.
         return self._opened or self._failures < self._retries
 
 
@@ -177,7 +177,7 @@ def _snapshot(data: dict[str, Any]) -> Event:
 
 
 def patience(deadline: float | None) -> float:
-    """How many seconds a peer may be silent; TimeoutError when the deadline has passed."""
+    """Seconds for which the peer may be silent; TimeoutError when the deadline has passed."""
     return min(SILENCE, left(deadline))
 
 

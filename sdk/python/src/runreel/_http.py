@@ -1,4 +1,4 @@
-"""One request and its answer, without any I/O: what is sent, what an answer means, and when to ask again."""
+"""One request and its answer, without any I/O: what is sent, what an answer means, and when to retry."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ LONGEST_BACKOFF = 5.0
 
 
 def quote(segment: str) -> str:
-    """One segment of a path, percent-encoded: slashes and dots included, so that it stays one segment."""
-    # URL libraries resolve "." and ".." even where they are somebody's thread id.
+    """One segment of a path, percent-encoded, including slashes and segments of dots, so that it stays one segment."""
+    # URL libraries resolve "." and "..", which are valid thread ids.
     return percent_encode(segment, safe="") if segment.strip(".") else segment.replace(".", "%2E")
 
 
 def encode(value: object) -> bytes:
-    """JSON as the server takes it: UTF-8, no white space. Raises ValueError for NaN and lone surrogates."""
+    """JSON in UTF-8 without white space. Raises ValueError for NaN and lone surrogates."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request as data. `path` is quoted already; parameters that are None are left out."""
+    """A request as data. `path` is already percent-encoded; parameters that are None are left out."""
 
     method: str
     path: str
@@ -78,7 +78,7 @@ def address(url: str | None) -> str:
 
 
 def standing_headers(token: str | None) -> httpx2.Headers:
-    """The headers of every request. httpx2 hides the credential when they are printed."""
+    """The headers of all requests. httpx2 hides the credential when they are printed."""
     headers = {"accept-encoding": "identity", "user-agent": "runreel-python/0.1.0"}
     token = token or os.environ.get("RUNREEL_TOKEN")
     if token:
@@ -98,7 +98,7 @@ def read_answer(response: httpx2.Response) -> JsonValue:
 
 
 def rows(answer: object, member: str) -> list[Any]:
-    """The rows of a page; `ApiError` when it is no page."""
+    """The rows of a page; raises `ApiError` for an answer that is not one."""
     found = answer.get(member) if isinstance(answer, dict) else None
     if not isinstance(found, list):
         raise ApiError(200, "http_200", detail=f"this is not a Runreel server: its answer has no {member}")
@@ -106,13 +106,13 @@ def rows(answer: object, member: str) -> list[Any]:
 
 
 def wrong(response: httpx2.Response) -> ApiError | None:
-    """The error of an answer, None for a successful one. Its body has been read."""
+    """The error of an answer, None for a successful one. Its body must have been read."""
     good = response.is_success and (response.status_code == 204 or isinstance(_decoded(response), dict))
     return None if good else refusal(response)
 
 
 def refusal(response: httpx2.Response) -> ApiError:
-    """The error of an unsuccessful answer. Its body has been read."""
+    """The error of an unsuccessful answer. Its body must have been read."""
     status, problem = response.status_code, _decoded(response)
     if response.is_success:
         kind = response.headers.get("content-type") or "something else"
@@ -121,22 +121,22 @@ def refusal(response: httpx2.Response) -> ApiError:
     if not isinstance(problem, dict) or not isinstance(problem.get("code"), str):
         title, detail = (_without_token(response, text) for text in (response.reason_phrase, response.text))
         return ApiError(status, f"http_{status}", title=title, detail=detail[:200])
-    said = {name: _without_token(response, str(problem[name])) for name in _SAID if problem.get(name) is not None}
+    texts = {name: _without_token(response, str(problem[name])) for name in _TEXTS if problem.get(name) is not None}
     return ApiError(
         status,
-        said["code"],
-        title=said.get("title", ""),
-        detail=said.get("detail", ""),
-        hint=said.get("hint"),
-        field=said.get("field"),
+        texts["code"],
+        title=texts.get("title", ""),
+        detail=texts.get("detail", ""),
+        hint=texts.get("hint"),
+        field=texts.get("field"),
     )
 
 
-_SAID = ("code", "title", "detail", "hint", "field")
+_TEXTS = ("code", "title", "detail", "hint", "field")
 
 
 def _decoded(response: httpx2.Response) -> Any:
-    """The JSON of an answer; None when it is none."""
+    """The JSON of an answer; None when it is not JSON."""
     try:
         return json.loads(response.content)
     except (ValueError, RecursionError):
@@ -144,7 +144,7 @@ def _decoded(response: httpx2.Response) -> Any:
 
 
 def _without_token(response: httpx2.Response, text: str) -> str:
-    # Some servers and proxies repeat the headers of what they refuse.
+    # Some servers and proxies echo the headers of a request they refuse.
     return redacted(text, response.request.headers)
 
 
@@ -155,18 +155,18 @@ def redacted(text: str, headers: httpx2.Headers) -> str:
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """The seconds an answer asks to wait, bounded; None when it says nothing or a date."""
+    """The seconds of `Retry-After`, bounded; None when it is missing or a date."""
     text = response.headers.get("retry-after", "")
     return min(float(text), LONGEST_WAIT) if text.isdecimal() else None
 
 
 def backoff(failures: int, base: float = 0.1) -> float:
-    """How long to wait after so many failures in a row, 1 or more: doubling, bounded, and never in step with others."""
+    """Seconds to wait after this many failures in a row, 1 or more: doubling, bounded, with jitter."""
     return min(LONGEST_BACKOFF, base * 2.0 ** min(failures - 1, 16)) * random.uniform(0.5, 1.0)
 
 
 class Attempts:
-    """Decides after a failed attempt whether there is another one, and when."""
+    """Decides after a failed attempt whether to retry, and when."""
 
     def __init__(self, call: Call, retries: int) -> None:
         self._call = call
@@ -175,7 +175,7 @@ class Attempts:
 
     def after_error(self, error: httpx2.TransportError) -> float:
         """Seconds until the next attempt, or raises `ConnectionFailed`."""
-        # A request that was never sent may be repeated, whatever it is.
+        # A request that was never sent may be repeated even if it is not idempotent.
         unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
         if self._left and (unsent or self._call.repeatable):
             return self._next(None)

@@ -1,4 +1,4 @@
-"""Ids and times as the wire contract wants them."""
+"""Ids and times in the form that the wire contract requires."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import unicodedata
 import uuid
 from datetime import datetime, timezone
 
-# Of the ids of spans and of events.
+# Maximum length of span ids and event ids.
 ID_CHARACTERS = 128
 
 
 def run_id() -> str:
-    """A UUID version 7. A run whose id the client makes can be created again after a failure, and is there once."""
+    """A UUID version 7. With an id chosen by the client, a failed creation can be repeated without a second run."""
     millis = time.time_ns() // 1_000_000
     number = (millis << 80) | int.from_bytes(os.urandom(10), "big")
     number = number & ~(0xF << 76) | (0x7 << 76)
@@ -24,7 +24,7 @@ def run_id() -> str:
 
 
 def is_fresh_run_id(text: object) -> bool:
-    """Whether the server would take it as the id of a run that begins now: a UUID version 7 of this hour."""
+    """Whether the server would accept it as the id of a new run: a UUID version 7 at most an hour from now."""
     try:
         given = uuid.UUID(str(text))
     except ValueError:
@@ -33,21 +33,21 @@ def is_fresh_run_id(text: object) -> bool:
 
 
 def event_id() -> str:
-    """A name by which the server knows an event again."""
+    """A random id by which the server recognises a repeated event."""
     return os.urandom(16).hex()
 
 
 def span_id(kind: str) -> str:
-    """A span's id with a hint of what it is, for people who read the log."""
+    """A random span id that begins with its kind, for people who read the log."""
     return f"{kind}-{os.urandom(6).hex()}"
 
 
 def fitted(name: str, longest: int = ID_CHARACTERS) -> str:
-    """A name as an id: itself or, where it cannot be one, its digest. Names that differ have ids that differ."""
+    """The name as an id: unchanged if it is valid, else its digest. Different names get different ids."""
     fits = 0 < len(name) <= longest and not any(unicodedata.category(each) in ("Cc", "Cs") for each in name)
     return name if fits else f"id-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def now() -> str:
-    """The present in UTC with six digits, as the server writes it."""
+    """The current time in UTC with microseconds, in the server's format."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

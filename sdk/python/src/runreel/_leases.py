@@ -1,4 +1,4 @@
-"""The leases of the runs that a program works on: renewed while it emits nothing for them."""
+"""Renewal of the leases of a program's active runs while it emits nothing for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kept(Protocol):
 
 
 class Leases:
-    """The runs, held weakly: one that its program has forgotten is nobody's. To be used under the sender's lock."""
+    """The active runs, by weak reference: an abandoned one is not renewed. The caller holds the sender's lock."""
 
     def __init__(self) -> None:
         self._runs: weakref.WeakSet[Kept] = weakref.WeakSet()
@@ -35,13 +35,13 @@ class Leases:
         self._runs.discard(run)
 
     def due_in(self) -> float:
-        """Seconds until the server has to hear of the next one; 0 when it has to now."""
+        """Seconds until the next lease must be renewed; 0 when one is due, infinite without leases."""
         now = time.monotonic()
         due = [at - now for run in self._runs if not run.ended and (at := run._target.due()) is not None]
         return max(0.0, min(due, default=float("inf")))
 
     def take_due(self) -> list[Kept]:
-        """Those that the server has to hear of now, which then counts as done."""
+        """The runs whose leases are due; they then count as renewed."""
         now = time.monotonic()
         due = [run for run in self._runs if not run.ended and (at := run._target.due()) is not None and at <= now]
         for run in due:
@@ -50,13 +50,13 @@ class Leases:
 
 
 def renew(runs: list[Kept], transport: Transport) -> list[Kept]:
-    """Renews these leases, and says which of the runs are no more."""
+    """Renews these leases, and returns the runs that no longer exist."""
     gone = []
     for run in runs:
         try:
             if transport.attempt(_routes.heartbeat(run._target.run_id)).status_code == 404:
                 gone.append(run)
         except httpx2.TransportError:
-            # A server that is away is away for all of them; what it refuses, its answers to events tell.
+            # The server is unreachable for all of them. Other refusals show in its answers to events.
             break
     return gone

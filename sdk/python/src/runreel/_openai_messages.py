@@ -1,4 +1,4 @@
-"""What models say in the forms of OpenAI's two APIs, as parts of Runreel's messages."""
+"""Converts messages in the formats of OpenAI's two APIs to parts of Runreel's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def answered(data: GenerationSpanData | ResponseSpanData) -> dict[str, Any]:
 def parts_of(items: Any) -> list[dict[str, Any]]:
     """Items of the Responses API, or messages of the Chat Completions API, as parts of a message.
 
-    Never raises: programs trace what they like. What is of neither form has no parts.
+    Never raises, because programs can trace anything. An item in neither format has no parts.
     """
     parts: list[dict[str, Any]] = []
     for item in items_of(items):
@@ -43,14 +43,14 @@ def parts_of(items: Any) -> list[dict[str, Any]]:
 
 
 def items_of(value: Any) -> list[Any]:
-    """A list as it is, None as an empty one, anything else as the only item of one."""
+    """A list or tuple as a list, None as an empty list, anything else as a list of one item."""
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _texts(content: Any) -> list[str]:
-    """The texts in a content that is a text or pieces."""
+    """The texts of a content that is a string or a list of pieces."""
     pieces = (
         piece if isinstance(piece, str) else member(piece, "text") or member(piece, "refusal")
         for piece in items_of(content)
@@ -64,7 +64,7 @@ def _tool_call(call_id: Any, called: Any) -> dict[str, Any]:
 
 
 def _usage(usage: Any) -> dict[str, int] | None:
-    """Tokens as flat numbers: `input_tokens`, `output_tokens`, and such as `cached_tokens`."""
+    """Token counts in a flat dict: `input_tokens`, `output_tokens`, and details such as `cached_tokens`."""
     flat: dict[str, int] = {}
     members = usage if isinstance(usage, Mapping) else getattr(usage, "__dict__", {})
     for name, value in members.items():
@@ -76,7 +76,7 @@ def _usage(usage: Any) -> dict[str, int] | None:
 
 
 def decoded(arguments: Any) -> Any:
-    """Arguments that travel as JSON in a text, as what they are."""
+    """Arguments decoded from their JSON text; unchanged if they are not JSON."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -86,7 +86,7 @@ def decoded(arguments: Any) -> Any:
 
 
 def member(item: Any, name: str) -> Any:
-    """What an object says under a name; None when it says nothing, or cannot."""
+    """The member or attribute of this name; None when it is missing or cannot be read."""
     try:
         return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
     except Exception:

@@ -1,7 +1,7 @@
-"""The queue of what waits to be sent: bounded, ordered, batched. Plain data; the caller holds the lock.
+"""The queue of unsent items: bounded, ordered, batched. Plain data; the caller holds the lock.
 
-Events of one run leave in the order they came. Between runs the order matters in one place: a child is created while
-its parent lives. So nothing overtakes the creation of a run.
+Events of one run are sent in the order they were queued. Between runs the order matters in one place: a child must be
+created before its parent ends. So nothing overtakes the creation of a run.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ._payload import encoded
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 1_048_576
-# Deltas of one span are put together up to here, so that they stay well under the bound of a payload.
+# Deltas of one span are merged up to this length, well under the bound of a payload.
 DELTA_CHARACTERS = 8_192
-# What an event costs besides its payload: names, ids, a time.
+# Estimated size of an event without its payload.
 OVERHEAD_BYTES = 256
-# Which share of the queue's bounds may be taken, by what. The more a reader needs it, the longer there is room.
+# The share of the queue's bounds that each kind may fill: the more a reader needs it, the larger.
 SHARE_OF_DELTAS, SHARE_OF_EVENTS, SHARE_OF_RUNS, SHARE_OF_ENDS = 0.5, 1.0, 1.25, 1.5
 
 
 @dataclass(eq=False, slots=True)
 class Target:
-    """A run as something to write to. `over` says why it takes nothing any more.
+    """A run as the destination of events. `over` is the reason why it accepts no more.
 
-    `create` is what creates it, until that is queued: before the first thing that is said of the run. With a `beat` the
-    server hears of it every so many seconds; `heard` is when it last did, by the monotonic clock.
+    `create` is its creation until that is queued, ahead of the run's first event. `beat` is the interval of heartbeats
+    in seconds, None without a lease; `heard` is when the server last heard of the run, by the monotonic clock.
     """
 
     run_id: str
@@ -38,7 +38,7 @@ class Target:
     heard: float | None = None
 
     def due(self) -> float | None:
-        """When the server has to hear of the run again, if it has to."""
+        """When the next heartbeat is due, by the monotonic clock, if one is needed."""
         if self.beat is None or self.heard is None or self.over is not None:
             return None
         return self.heard + self.beat
@@ -50,7 +50,7 @@ class Create:
 
     target: Target
     body: bytes
-    # A run that is there already, with whatever content, is as good.
+    # An existing run with this id is accepted, whatever its fields.
     attach: bool = False
     order: int = 0
 
@@ -64,13 +64,13 @@ class Create:
 
 @dataclass(slots=True)
 class Emission:
-    """An event to be sent. `head` is the JSON of all of it but the payload."""
+    """An event to be sent. `head` is its JSON without the payload."""
 
     target: Target
     type: str
     head: bytes
     payload: bytes = b""
-    # A refused step of the run's status is no loss, because it says again what is known.
+    # Not counted as lost if refused as `invalid_transition`, because the run already has the status.
     optional: bool = False
     order: int = 0
     size: int = 0
@@ -90,7 +90,7 @@ class Emission:
 
 @dataclass(slots=True)
 class Delta(Emission):
-    """Pieces of a text that is being written; never stored, so the first to go when there is too much."""
+    """Pieces of a text that is being written; never stored, so dropped first when the queue fills up."""
 
     pieces: list[str] = field(default_factory=list)
     characters: int = 0
@@ -104,7 +104,7 @@ class Delta(Emission):
 
     def line(self) -> bytes:
         self.payload = encoded({"text": "".join(self.pieces)})
-        # Explicitly: a dataclass with slots is another class than the one `super` would look for.
+        # Not `super()`: a dataclass with slots is a new class, which a bare `super` does not find.
         return Emission.line(self)
 
 
@@ -112,7 +112,7 @@ def batch_call(run_id: str, emissions: list[Emission]) -> Call:
     """The request that stores these events, all or none."""
     body = b"[" + b",".join(emission.line() for emission in emissions) + b"]"
     path = f"/api/runs/{quote(run_id)}/events"
-    # Each lasting event has an event_id, and deltas are taken out before a repeat that might double them.
+    # Lasting events have an event_id, and deltas are removed before a repeat that could duplicate them.
     return Call("POST", path, content=body, content_type="application/json", idempotent=True)
 
 
@@ -120,8 +120,8 @@ Batch = Create | list[Emission]
 
 
 class Outbox:
-    """The queue. Deltas may fill half of it, events all of it; a quarter more is kept for the creation of runs, and
-    another one for their ends and interrupts.
+    """The queue. Deltas may fill half of it, events all of it; another quarter is reserved for the creation of runs,
+    and one more for their ends and interrupts.
     """
 
     def __init__(self, max_events: int, max_bytes: int) -> None:
@@ -135,7 +135,7 @@ class Outbox:
         self._in_flight: int | None = None
 
     def put(self, item: Create | Emission) -> bool:
-        """Takes an item, or has no room for it."""
+        """Queues an item; False when there is no room for it."""
         queue = self._queues.get(item.target)
         if isinstance(item, Delta) and queue:
             last = queue[-1]
@@ -178,7 +178,7 @@ class Outbox:
         return batch
 
     def landed(self) -> None:
-        """The batch that was taken is done."""
+        """Marks the batch in flight as done."""
         self._in_flight = None
 
     def oldest(self) -> int | None:
@@ -191,7 +191,7 @@ class Outbox:
         return self.events >= BATCH_EVENTS or self.bytes >= BATCH_BYTES or bool(self._creations)
 
     def drop_all(self) -> int:
-        """Forgets everything, and says how many lasting events that were."""
+        """Drops everything, and returns the number of lasting events lost."""
         lost = sum(isinstance(item, Emission) and item.lasting for queue in self._queues.values() for item in queue)
         self._queues.clear()
         self._creations.clear()
@@ -199,7 +199,7 @@ class Outbox:
         return lost
 
     def forget(self, target: Target) -> tuple[int, bool]:
-        """Forgets what is queued of a run: how many lasting events, and whether its creation was among it."""
+        """Drops a run's queued items; returns the number of lasting events, and whether its creation was among them."""
         queue = self._queues.pop(target, deque())
         self.events -= len(queue)
         self.bytes -= sum(item.size for item in queue)
@@ -232,9 +232,9 @@ class Outbox:
 
 @dataclass(eq=False, slots=True)
 class Flush:
-    """Somebody waits until everything up to `order` has landed.
+    """A caller that waits until everything up to `order` has landed.
 
-    The result says whether it has. An impatient one is content to hear that the server does not answer.
+    `done` is whether it has. If not `patient`, it is False as soon as the server does not answer.
     """
 
     order: int
@@ -242,6 +242,6 @@ class Flush:
     done: Future[bool] = field(default_factory=Future)
 
     def resolve(self, landed: bool) -> None:
-        # Who waited may have given up.
+        # The caller may have cancelled the wait.
         if self.done.set_running_or_notify_cancel():
             self.done.set_result(landed)

@@ -1,7 +1,7 @@
-"""Values of programs as JSON that the server accepts: any object, of any size, without an exception.
+"""Encodes any object, of any size, as JSON that the server accepts, without raising.
 
-The quick way is one call of the standard encoder. Only what it or the server would refuse goes the slow way, where a
-plain copy is made.
+The fast path is one call of the standard encoder. Only a value that it or the server would refuse takes the slow
+path, which makes a plain copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 PAYLOAD_BYTES = 65_536
-# The server refuses 64 levels; a payload may be put one or two levels into something.
+# The server refuses 64 levels; a payload may itself be nested one or two levels deep.
 DEPTH = 60
 TRUNCATED = "$truncated"
 
@@ -28,10 +28,10 @@ _STRING_LENGTHS = (16_000, 4_000, 1_000, 200)
 def encoded(value: object, limit: int = PAYLOAD_BYTES) -> bytes:
     """`value` as JSON of at most `limit` bytes.
 
-    What JSON does not know becomes its `repr` (dates, UUIDs, paths and decimals their `str`), NaN and infinities become
-    null, lone surrogates `U+FFFD`, and NUL characters are left out. What is too large keeps its shape while its long
-    strings are cut, and gets the members `"$truncated": true` and `"$bytes"`, the size it had; when that is not
-    enough it becomes `{"$truncated": true, "$bytes": …, "$head": "the beginning of its JSON"}`.
+    A value without a JSON form becomes its `repr` (dates, UUIDs, paths and decimals their `str`), NaN and infinities
+    become null, lone surrogates `U+FFFD`, and NUL characters are removed. A value over the limit keeps its shape with
+    long strings cut, and gets the members `"$truncated": true` and `"$bytes"`, its original size; if that is not enough
+    it becomes `{"$truncated": true, "$bytes": …, "$head": "the beginning of its JSON"}`.
     """
     data = _quick(value, limit)
     if data is None:
@@ -41,7 +41,7 @@ def encoded(value: object, limit: int = PAYLOAD_BYTES) -> bytes:
 
 
 def plain(value: object) -> Any:
-    """A copy of nothing but dicts, lists, strings, finite numbers, booleans and None, at most 60 levels deep."""
+    """A copy that contains only dicts, lists, strings, finite numbers, booleans and None, at most 60 levels deep."""
     return _plain(value, DEPTH, None)
 
 
@@ -49,10 +49,10 @@ def _quick(value: object, limit: int) -> bytes | None:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_stand_in)
         data = text.encode()
-        # Fewer brackets than levels allowed cannot nest too deeply, and what will be cut is copied anyway.
+        # With at most DEPTH brackets it cannot be too deep, and a value over the limit is copied anyway.
         deep = len(data) <= limit and text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH
     except Exception:
-        # A key that is no string, a circle, NaN, a surrogate, a number of ten thousand digits, an odd container.
+        # Such as a key that is not a string, a cycle, NaN, a lone surrogate, an integer of 10 000 digits.
         return None
     return None if deep or "\\u0000" in text else data
 
@@ -69,19 +69,19 @@ def _cut(value: object, data: bytes, limit: int) -> bytes:
         candidate = _dump({**shorter, TRUNCATED: True, "$bytes": len(data)})
         if len(candidate) <= limit:
             return candidate
-    # Escaping doubles at most what is quoted here; a third of the limit leaves room for it.
+    # Escaping at most doubles the excerpt; a third of the limit leaves room for that.
     head = data[: limit // 3].decode(errors="ignore")
     return _dump({TRUNCATED: True, "$bytes": len(data), "$head": head})
 
 
 def _can_fit(value: object, limit: int) -> bool:
-    """Whether there is room for what is not cut, at the least. Looks no further than the limit goes."""
+    """Whether a lower bound of the size after cutting is within the limit. Stops as soon as it is not."""
     try:
         todo: list[Any] = [value]
         while todo and limit >= 0:
             item = todo.pop()
             if isinstance(item, dict):
-                # A key, its colon and quotes; a value has a byte of its own, and a comma or a bracket.
+                # 3 bytes for a key's quotes and colon; each value counts for a byte, and a comma or a bracket.
                 members = list(islice(item.items(), limit // 4 + 1))
                 limit -= 3 * len(members)
                 todo.extend(member for _, member in members)
@@ -108,7 +108,7 @@ def _depth(value: object) -> int:
 
 
 def _stand_in(value: object) -> str:
-    """A text for what JSON has no form for."""
+    """A text for a value without a JSON form."""
     try:
         return str(value) if isinstance(value, _NAMED_BY_STR) else repr(value)
     except Exception:
@@ -119,7 +119,7 @@ def _plain(value: object, levels: int, length: int | None) -> Any:
     try:
         return _copied(value, levels, length)
     except Exception:
-        # Something of somebody's own that cannot even be looked at.
+        # A custom object whose inspection raises.
         return _text(_stand_in(value), length)
 
 
@@ -148,13 +148,13 @@ def _key(key: object, length: int | None) -> str:
 
 
 def _integer(value: int, length: int | None) -> Any:
-    # Python refuses to write integers of thousands of digits.
+    # Python refuses to format integers of thousands of digits.
     return int(value) if value.bit_length() < 10_000 else _text(hex(value), length)
 
 
 def whole_characters(text: str) -> str:
-    """The text with `U+FFFD` for each half of a character."""
-    # There and back, halves of a pair that stand beside each other become the character they are.
+    """The text with `U+FFFD` for each lone surrogate."""
+    # The round trip joins adjacent surrogates of a pair to their character.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What a model answers to one request of a Pydantic AI run, from its first token to its end."""
+"""A model's answer to one request of a Pydantic AI run, from its first token to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STREAMED = (PartStartEvent, PartDeltaEvent, PartEndEvent)
 
 
 class Answer:
-    """A message that is being written, and what the model thinks meanwhile."""
+    """A message that is being written, and the model's reasoning during it."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -34,7 +34,7 @@ class Answer:
         self._thoughts: dict[int, Thought] = {}
 
     def take(self, event: AgentStreamEvent) -> None:
-        """A piece, as the model streams it."""
+        """Takes an event of the model's stream."""
         if isinstance(event, PartStartEvent):
             self._write(event.index, event.part, getattr(event.part, "content", None))
         elif isinstance(event, PartDeltaEvent):
@@ -43,10 +43,10 @@ class Answer:
             self._thoughts[event.index].close(getattr(event.part, "content", None))
 
     def complete(self, response: ModelResponse) -> None:
-        """The whole answer, which counts."""
+        """Takes the whole answer, which supersedes what was streamed."""
         thoughts = [part.content for part in response.parts if isinstance(part, ThinkingPart) and part.content]
         self._conclude()
-        # Of a model that does not stream, or whose events somebody else took.
+        # Of a model that does not stream, or whose events were consumed elsewhere.
         for text in thoughts[len(self._thoughts) :]:
             Thought(self._run, "assistant", None, None, None).close(text)
         for attempt in response.failed_attempts or ():
@@ -57,7 +57,7 @@ class Answer:
         self._run.event("message.completed", payload, span_id=self._message.span_id)
 
     def break_off(self, error: BaseException | None) -> None:
-        """The contract has no failed message: what was written stands, and says that it broke off."""
+        """Ends the message with its text so far and the error, since the contract has no failed message."""
         self._conclude()
         if self._message.text:
             self._message._close(None, error)

@@ -1,4 +1,4 @@
-"""What Pydantic AI's models, prompts and tools say, in the words of Runreel's events."""
+"""Converts Pydantic AI's prompts, answers and tool results to the payloads of Runreel's events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tok
 
 
 def said_by_user(prompt: Any, history: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """What the user says in this run, as parts: the prompt, else what the end of the history has of it."""
+    """The user's message in this run, as parts: the prompt, or else the user prompts at the end of the history."""
     given = [prompt] if prompt is not None else []
     if prompt is None and history and isinstance(history[-1], ModelRequest):
         given = [part.content for part in history[-1].parts if isinstance(part, UserPromptPart)]
@@ -40,7 +40,7 @@ def _part_of(item: Any) -> dict[str, Any] | None:
     if isinstance(item, str):
         return {"type": "text", "text": item}
     if isinstance(item, BinaryContent):
-        # The log says that there was one; whoever wants its bytes there uploads an artifact.
+        # The log has only its type and size; to store the bytes, upload an artifact.
         return {"type": "file", "media_type": item.media_type, "size": len(item.data)}
     kind = str(getattr(item, "kind", "unknown"))
     if isinstance(url := getattr(item, "url", None), str):
@@ -51,10 +51,10 @@ def _part_of(item: Any) -> dict[str, Any] | None:
 
 
 def completed(response: ModelResponse) -> dict[str, Any]:
-    """The payload of `message.completed`. Reasoning is not in it: it has events of its own."""
+    """The payload of `message.completed`, without reasoning, which has its own events."""
     payload = {
         "role": "assistant",
-        "content": [said for part in response.parts if (said := _said(part)) is not None],
+        "content": [item for part in response.parts if (item := _answer_part(part)) is not None],
         "model": response.model_name,
         "usage": _usage(response),
         "finish_reason": response.finish_reason,
@@ -62,7 +62,7 @@ def completed(response: ModelResponse) -> dict[str, Any]:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-def _said(part: Any) -> dict[str, Any] | None:
+def _answer_part(part: Any) -> dict[str, Any] | None:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.content} if part.content else None
     if isinstance(part, (ToolCallPart, NativeToolCallPart)):
@@ -76,7 +76,7 @@ def _said(part: Any) -> dict[str, Any] | None:
 
 
 def _usage(response: ModelResponse) -> dict[str, int] | None:
-    """Tokens as flat numbers: `input_tokens`, `output_tokens`, and what else the provider counted."""
+    """Token counts in a flat dict: `input_tokens`, `output_tokens`, and the provider's other counts."""
     flat = {name: number for name, number in response.usage.details.items() if isinstance(number, int)}
     flat.update({name: number for name in _USAGE if (number := getattr(response.usage, name))})
     return flat or None
@@ -91,12 +91,12 @@ def args_of(call: ToolCallPart | NativeToolCallPart) -> Any:
 
 
 def result_of(result: Any) -> Any:
-    """What a tool gave, without what it has for the program or the model beside it."""
+    """A tool's return value, without its additional content for the model and metadata for the program."""
     return jsonable(result.return_value if isinstance(result, ToolReturn) else result)
 
 
 def jsonable(value: Any) -> Any:
-    """A value of models, dataclasses and the like as Pydantic writes it; as it is where Pydantic cannot."""
+    """A value of models, dataclasses and the like as Pydantic serialises it; unchanged where Pydantic cannot."""
     try:
         return to_jsonable_python(value, bytes_mode="base64", serialize_unknown=True)
     except Exception:
@@ -104,7 +104,7 @@ def jsonable(value: Any) -> Any:
 
 
 def can_stream(model: Any) -> bool:
-    """Whether the model can be asked to stream: of some that cannot, the run would fail."""
+    """Whether the model can be asked to stream; with some that cannot, the run would fail."""
     while isinstance(model, WrapperModel):
         model = model.wrapped
     if isinstance(model, FallbackModel):

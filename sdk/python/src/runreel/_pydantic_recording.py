@@ -1,4 +1,4 @@
-"""One run of a Pydantic AI agent as a Runreel run. Here are the hooks that Pydantic AI calls during it."""
+"""Records one run of a Pydantic AI agent as a Runreel run, in the hooks that Pydantic AI calls during it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ APPROVAL = "approval"
 _OPEN = ("running", "interrupted", "waiting")
 _UNNAMED = "agent"
 
-# In which run's tool call the program is, for the agents that tools call.
+# The tool call that is being executed (its run's recording and its span id), for agents that tools call.
 _within: ContextVar[tuple[Recording, str] | None] = ContextVar("runreel_within", default=None)
 
 
 class Recording(AbstractCapability[Any]):
-    """What `RunreelCapability` is during one run."""
+    """The capability that takes the place of `RunreelCapability` during one run."""
 
     id = "runreel"
 
@@ -59,9 +59,9 @@ class Recording(AbstractCapability[Any]):
         self._run: Run | None = None
         self._parent: tuple[Recording, str] | None = None
         self._answering: Answer | None = None
-        # A model may give an id to several calls, one after the other or at a time: spans and questions are numbered.
+        # A model may reuse a call id, even for concurrent calls: spans and questions are numbered.
         self._spans = Spans()
-        # Ids of the calls of the last answer that have ended in the log, and the interrupts that wait for some.
+        # The ids of the last answer's calls that have ended in the log; open interrupts by the id of their call.
         self._ended: set[str] = set()
         self._open: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ class Recording(AbstractCapability[Any]):
         return None
 
     def get_ordering(self) -> CapabilityOrdering:
-        # What is recorded is what the program gets, after all other capabilities.
+        # Records what the program gets, after all other capabilities.
         return CapabilityOrdering(position="outermost")
 
     @property
@@ -106,7 +106,7 @@ class Recording(AbstractCapability[Any]):
         try:
             response: ModelResponse = await handler(request_context)
         except asyncio.CancelledError:
-            # So it ends as well when a stream fails, which the run then says.
+            # Also raised when a stream fails; the run then reports the failure.
             raise
         except BaseException as error:
             with self._owner._unharmed():
@@ -142,7 +142,7 @@ class Recording(AbstractCapability[Any]):
         try:
             result = await handler(args)
         except (CallDeferred, ApprovalRequired):
-            # It goes on when it is answered, perhaps in another process.
+            # The call continues once it is answered, perhaps in another process.
             self._spans.leave("tool", span_id, paused=True)
             raise
         except SkipToolExecution as skipped:
@@ -168,9 +168,9 @@ class Recording(AbstractCapability[Any]):
         waiting = _waiting(ctx.messages)
         run = None
         if waiting and thread_id:
-            # Without knowing what was before, it is recorded all the same.
+            # If the earlier state cannot be read, the run is recorded as a new one.
             with owner._unharmed():
-                # In a thread, for the event loop has other work than to wait.
+                # In a thread, so that the event loop is not blocked.
                 run = await asyncio.to_thread(self._continued, thread_id, waiting)
         if run is None:
             run = self._created(ctx, thread_id)
@@ -180,16 +180,16 @@ class Recording(AbstractCapability[Any]):
     def _created(self, ctx: RunContext[Any], thread_id: str | None) -> Run:
         owner, parent = self._owner, self._parent
         is_ours = _ids.is_fresh_run_id(ctx.run_id)
-        said = said_by_user(ctx.prompt, ctx.messages)
+        parts = said_by_user(ctx.prompt, ctx.messages)
         metadata = {**(ctx.metadata or {}), **(owner.metadata or {})}
         run = owner.client.run(
             self._name,
             agent=owner.agent or (self._name if is_name(self._name) else None),
-            # A child's thread is its parent's.
+            # A child is in its parent's thread.
             thread_id=thread_id if parent is None else None,
             parent=None if parent is None else parent[0]._run,
             role="agent" if parent is None else "worker",
-            input=ctx.prompt if isinstance(ctx.prompt, str) else (said or None),
+            input=ctx.prompt if isinstance(ctx.prompt, str) else (parts or None),
             metadata=metadata or None,
             tags=owner.tags,
             run_id=ctx.run_id if is_ours else None,
@@ -198,12 +198,12 @@ class Recording(AbstractCapability[Any]):
         run._begin()
         if parent is not None:
             self._report("spawned", {"agent": owner.agent or self._name}, run.run_id)
-        if said:
-            run.message(said, role="user")
+        if parts:
+            run.message(parts, role="user")
         return run
 
     def _continued(self, thread_id: str, waiting: set[str]) -> Run | None:
-        """The run that stopped for these calls; None when the log has none."""
+        """The run that was interrupted for these calls; None when the log has none."""
         client = self._owner.client
         client.flush(PATIENCE)
         for record in pages(client, _routes.runs(thread_id=thread_id, status=_routes.words(_OPEN)), "runs"):
@@ -246,14 +246,14 @@ class Recording(AbstractCapability[Any]):
         if isinstance(error, RunCancelled):
             self._run.cancel(type(error).__name__)
         self._run._leave(error)
-        told = {"error": described(error), "duration_ms": _since(self._began)}
-        self._report("failed", told, self._run.run_id)
+        outcome = {"error": described(error), "duration_ms": _since(self._began)}
+        self._report("failed", outcome, self._run.run_id)
 
-    def _report(self, word: str, told: Mapping[str, object], run_id: str) -> None:
-        """Says in the parent's log what becomes of this run."""
+    def _report(self, word: str, outcome: Mapping[str, object], run_id: str) -> None:
+        """Records the progress of this run in its parent's log."""
         parent, span_id = self._parent or (None, None)
         if parent is not None and parent._run is not None:
-            payload = {"run_id": run_id, "name": self._name, **told}
+            payload = {"run_id": run_id, "name": self._name, **outcome}
             parent._run.event(f"worker.{word}", payload, span_id=run_id, parent_span_id=span_id)
 
     def _ask(self, requests: DeferredToolRequests) -> None:
@@ -274,8 +274,8 @@ class Recording(AbstractCapability[Any]):
                     "args": args_of(call),
                     "metadata": jsonable(requests.metadata.get(call.tool_call_id)),
                 }
-                told = {name: value for name, value in payload.items() if value is not None}
-                run.event("interrupt.requested", told, span_id=interrupt_id)
+                members = {name: value for name, value in payload.items() if value is not None}
+                run.event("interrupt.requested", members, span_id=interrupt_id)
             waiting.append(interrupt_id)
         run.event("run.interrupted", {"interrupt_ids": waiting})
         run.detach()
@@ -287,7 +287,7 @@ class Recording(AbstractCapability[Any]):
             answer.break_off(error)
 
     async def _settle(self, messages: list[ModelMessage]) -> None:
-        """Records what the model is told that no hook has seen: refused, denied and outside calls, refused answers."""
+        """Records what no hook has seen of a request: rejected, denied and external calls, rejected answers."""
         if self._run is None or not messages or not isinstance(messages[-1], ModelRequest):
             return
         for part in messages[-1].parts:
@@ -302,7 +302,7 @@ class Recording(AbstractCapability[Any]):
                 self._end(span_id, part, {"result": content} if succeeded else {"error": error}, None)
 
     async def _answer(self, call_id: str, decision: str, value: object) -> None:
-        """Records an answer that the program gave itself, instead of a person through the API."""
+        """Records an answer given by the program itself, instead of by a person through the API."""
         interrupt_id = self._open.pop(call_id, None)
         if interrupt_id is not None and self._run is not None:
             self._spans.leave("interrupt", interrupt_id)
@@ -310,31 +310,31 @@ class Recording(AbstractCapability[Any]):
                 call = _routes.resume(self._run.run_id, interrupt_id, decision, value)
                 await asyncio.to_thread(promptly, self._owner.client, call)
             except RunreelError as error:
-                # Somebody else was quicker, or the server is away; what the call does is in the log in any case.
+                # Another answer came first, or the server is unreachable; the call itself is logged in any case.
                 self._run.log.warn("an answer was not recorded", interrupt_id=interrupt_id, reason=str(error))
 
     def _start(self, call_id: str, name: str, args: object) -> str:
-        """The span of a call that starts now, or goes on."""
+        """The span of a call that starts now or continues."""
         span_id, begins = self._spans.enter("tool", call_id)
         if begins and self._run is not None:
             self._run.event("tool.started", {"name": name, "args": args}, span_id=span_id)
         return span_id
 
     def _end(
-        self, span_id: str, call: ToolCallPart | ToolReturnPart, told: Mapping[str, object], began: float | None
+        self, span_id: str, call: ToolCallPart | ToolReturnPart, outcome: Mapping[str, object], began: float | None
     ) -> None:
         if self._run is None or not span_id:
             return
         self._ended.add(call.tool_call_id)
         self._spans.leave("tool", span_id)
-        word = "failed" if "error" in told else "completed"
+        word = "failed" if "error" in outcome else "completed"
         took = {} if began is None else {"duration_ms": _since(began)}
-        payload = {"name": call.tool_name, **told, **took}
+        payload = {"name": call.tool_name, **outcome, **took}
         self._run.event(f"tool.{word}", payload, span_id=span_id)
 
 
 def _returned(history: list[ModelMessage]) -> set[str]:
-    """The ids of the calls of the last answer that have a result; an earlier answer may have had the same ids."""
+    """The ids of the last answer's calls that have a result; earlier answers may have used the same ids."""
     returned: set[str] = set()
     for message in history:
         if isinstance(message, ModelResponse):
@@ -345,7 +345,7 @@ def _returned(history: list[ModelMessage]) -> set[str]:
 
 
 def _waiting(history: list[ModelMessage]) -> set[str]:
-    """The ids of the calls that the end of a history has no result of."""
+    """The ids of the last answer's calls that have no result."""
     last = next((message for message in reversed(history) if isinstance(message, ModelResponse)), None)
     return {call.tool_call_id for call in last.tool_calls} - _returned(history) if last else set()
 
@@ -357,7 +357,7 @@ def _args_in(messages: list[ModelMessage], call_id: str) -> object:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What a tool raised, rather than what Pydantic AI makes of it to tell the model."""
+    """The exception a tool raised, rather than the one Pydantic AI wraps it in for the model."""
     return (
         error.__cause__ if type(error).__name__ in ("ToolRetryError", "ToolFailedError") and error.__cause__ else error
     )

@@ -13,7 +13,7 @@ from ._uploads import Upload
 
 
 class Unset:
-    """An argument that was not given, where None means something."""
+    """The type of an omitted argument, where None has a meaning."""
 
     def __repr__(self) -> str:
         return "…"
@@ -27,7 +27,7 @@ def _given(**members: object) -> dict[str, object]:
 
 
 def words(several: str | Iterable[str] | None) -> str | None:
-    """A parameter that takes several words."""
+    """A parameter of several words, joined by commas."""
     return several if several is None or isinstance(several, str) else ",".join(several)
 
 
@@ -59,7 +59,7 @@ def cancel(run_id: str, reason: str | None) -> Call:
 
 def resume(run_id: str, interrupt_id: str, decision: str, value: object) -> Call:
     body = {"interrupt_id": interrupt_id, "decision": decision, **_given(value=value)}
-    # The first answer stands and the same again is the same, so a repeat is safe.
+    # The first answer counts and the same answer again succeeds, so a repeat is safe.
     return Call("POST", f"/api/runs/{quote(run_id)}/resume", json=body, idempotent=True)
 
 
@@ -69,7 +69,7 @@ def heartbeat(run_id: str) -> Call:
 
 def upload(run_id: str, upload: Upload, content: bytes | Iterable[bytes] | AsyncIterable[bytes]) -> Call:
     params = {"name": upload.name, "parent_span_id": upload.parent_span_id, "event_id": _ids.event_id()}
-    # The id makes a repeat the same upload.
+    # With this event_id a repeat is the same upload.
     return Call(
         "POST",
         f"/api/runs/{quote(run_id)}/artifacts",
@@ -135,7 +135,7 @@ def prune_threads(thread_ids: Iterable[str], strategy: str) -> Call:
 
 
 def next_page(call: Call, answer: object) -> Call | None:
-    """The request of the page behind this one."""
+    """The request for the next page; None after the last one."""
     page: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
     if page.get("has_more"):
         step = {"after": page["last_id"]}
@@ -147,5 +147,5 @@ def next_page(call: Call, answer: object) -> Call | None:
 
 
 def create_body(members: Mapping[str, bytes]) -> bytes:
-    """An object whose members are JSON already."""
+    """A JSON object from members that are already encoded."""
     return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items()) + b"}"

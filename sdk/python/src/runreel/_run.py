@@ -1,4 +1,4 @@
-"""A run from its creation to its end, as a block of a program."""
+"""A run from its creation to its end, as a context manager."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._sender import Sender
 from ._spans import Scope, Uploaded_co, question
 from ._uploads import Upload
 
-# How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
+# Seconds that entering and leaving a run wait for a slow server; an unreachable one is not waited for.
 ENTER_TIMEOUT = 2.0
 LEAVE_TIMEOUT = 5.0
-# How long a program may be silent before its run reads as stalled. An event is as good as a heartbeat, of which three
-# fit into a lease.
+# How long a program may be silent before its run is reported as stalled. An event renews the lease like a heartbeat,
+# of which there are three per lease.
 LEASE_MS = 30_000
 BEATS = 3
 
@@ -30,7 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def is_name(text: str | None) -> bool:
-    """Whether the server accepts it as the name of an agent; it accepts a few more."""
+    """Whether it is a valid name of an agent; the server accepts a few more."""
     return text is not None and 0 < len(text) <= 128 and text.isprintable() and text.strip() == text
 
 
@@ -56,7 +56,7 @@ def creation(
     """
     fields = checked(fields)
     if isinstance(parent, RunScope):
-        # A child is created while its parent is there.
+        # The parent must be created before its child.
         parent._begin()
     input, metadata = fields.pop("input", None), fields.pop("metadata", None)
     shown, lease_ms = fields.get("title"), fields.get("lease_ms", LEASE_MS)
@@ -69,7 +69,7 @@ def creation(
         "title": _CONTROL.sub(" ", name if shown is None else shown)[:512],
         "tags": list(fields.get("tags") or ()) or None,
         "lease_ms": lease_ms,
-        # A server that is away is told later; the run has begun all the same.
+        # The run begins now, even if an unreachable server learns of it later.
         "at": _ids.now(),
     }
     body = {name: encoded(value) for name, value in members.items() if value is not None}
@@ -86,12 +86,12 @@ def creation(
 
 
 def attached(run_id: str) -> Target:
-    """An existing run, whose lease is not known here."""
+    """An existing run. Its lease is not known here, so the default is assumed."""
     return Target(run_id, beat=beat_of(LEASE_MS), heard=time.monotonic())
 
 
 def beat_of(lease_ms: int) -> float:
-    """How often a run with such a lease must be renewed, seconds. The server treats 0 as a minute."""
+    """Seconds between two renewals of such a lease. The server treats 0 as a minute."""
     return (lease_ms or 60_000) / 1_000 / BEATS
 
 
@@ -120,7 +120,7 @@ class RunScope(Scope[Uploaded_co]):
         self._end("run.completed", {"output": self.output if output is None else output})
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends the run with `run.failed` and the error, of an exception with its stack and its causes."""
+        """Ends the run with `run.failed` and the error; an exception includes its stack and its causes."""
         self._end("run.failed", {"error": described(error)}, error)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -139,7 +139,7 @@ class RunScope(Scope[Uploaded_co]):
         self._sender.begin(self._target)
 
     def _leave(self, error: BaseException | None) -> None:
-        # Also of a run that stays open: nobody else has what was written here.
+        # Also if the run stays open: only this process has the message's text.
         self._finish_message()
         self._sender.release(self)
         if isinstance(error, SystemExit) and not error.code:
@@ -150,10 +150,10 @@ class RunScope(Scope[Uploaded_co]):
             self.fail(error)
         elif not self._open_approvals:
             self.complete()
-        # Otherwise it waits for a person still, and whoever attaches to it goes on from the answer.
+        # Otherwise it still waits for a person, and a process that attaches to it continues from the answer.
 
     def _give_up(self, error: BaseException) -> None:
-        """The block is never reached, so nobody would end the run that may have been created for it."""
+        """Ends the run that may have been created, because its block is never entered."""
         if self._target.over is None:
             with suppress(Exception):
                 self._leave(error)
@@ -167,20 +167,20 @@ class RunScope(Scope[Uploaded_co]):
     def _put(
         self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
     ) -> None:
-        said = {"type": type, **{name: value for name, value in members.items() if value is not None}}
+        envelope = {"type": type, **{name: value for name, value in members.items() if value is not None}}
         if text is not None:
             size = len(text.encode(errors="replace")) + OVERHEAD_BYTES
-            head = encoded(said)
+            head = encoded(envelope)
             self._sender.put(Delta(self._target, type, head, size=size, pieces=[text], characters=len(text)))
             return
-        said.setdefault("event_id", _ids.event_id())
-        # The moment is the caller's; by the time a batch arrives it has passed.
-        said["at"] = _ids.now()
+        envelope.setdefault("event_id", _ids.event_id())
+        # The time of the call, because the batch arrives later.
+        envelope["at"] = _ids.now()
         data = encoded({} if payload is None else payload)
-        # An answer through the API resumes a run as well, and may be quicker.
+        # An answer through the API also resumes a run, and may come first.
         optional = type in ("run.interrupted", "run.resumed")
         size = len(data) + OVERHEAD_BYTES
-        self._sender.put(Emission(self._target, type, encoded(said), data, optional, size=size))
+        self._sender.put(Emission(self._target, type, encoded(envelope), data, optional, size=size))
 
     def _request_approval(
         self,
@@ -193,9 +193,9 @@ class RunScope(Scope[Uploaded_co]):
         """Emits the question to a person, and returns the interrupt's id."""
         interrupt_id = _ids.fitted(interrupt_id or _ids.span_id("interrupt"))
         payload = question(prompt, details, expires_in, kind)
-        # What was said before the question is there when somebody reads it.
+        # The text before the question must be there when a person reads the question.
         self._finish_message()
-        # The names are made of the id, so that asking again, in a later process, is a repeat.
+        # The event ids derive from the interrupt's id, so that asking again in a later process is a repeat.
         self.event(
             "interrupt.requested", payload, span_id=interrupt_id, event_id=_ids.fitted(f"{interrupt_id}:requested")
         )

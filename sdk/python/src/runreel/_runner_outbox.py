@@ -28,13 +28,13 @@ class Sent:
 
 @dataclass(slots=True)
 class Said:
-    """Everything of one assignment that is not acknowledged."""
+    """The unacknowledged messages of one assignment."""
 
     fresh: deque[Line] = field(default_factory=deque)
     waiting: deque[Sent] = field(default_factory=deque)
     n: int = 0
     acked: int = 0
-    # How many of those that wait went over this connection.
+    # How many messages of `waiting` were sent over this connection.
     sent: int = 0
     done: bool = False
     done_sent: bool = False
@@ -58,7 +58,7 @@ class Said:
         return messages
 
     def again(self) -> None:
-        """A new connection: what was not acknowledged goes again, without the deltas that readers may have seen."""
+        """Prepares a new connection: unacknowledged messages are resent without deltas, which readers may have seen."""
         for message in list(self.waiting)[: self.sent]:
             message.lines = [line for line in message.lines if not line.delta]
         self.sent = 0

@@ -1,7 +1,7 @@
-"""The thread that sends. One for each client, also for an asynchronous one: a busy event loop does not hold it up, and
-an event loop that ends does not lose what was queued.
+"""The thread that sends. Each client has one, also an asynchronous client: a busy event loop does not delay it, and
+what is queued survives the end of an event loop.
 
-It never raises into the program it reports on. Failures are counted and logged once.
+It never raises into the program it reports on. Failures are counted, and each is logged once.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ OnError = Literal["warn", "raise", "ignore"]
 CLOSE_TIMEOUT = 5.0
 FULL = "the queue is full"
 LONGEST_NAP = 30.0
-# A server that fails, rather than being busy or away, is asked again so often.
+# Attempts at a server that answers 500, rather than being busy or unreachable.
 ATTEMPTS_AT_A_FAILING_SERVER = 5
 
 log = logging.getLogger("runreel")
 _senders: weakref.WeakSet[Sender] = weakref.WeakSet()
-# Those with something to send, which are kept although their program has forgotten them.
+# Senders with queued items, kept alive even if the program no longer references them.
 _busy: set[Sender] = set()
 
 
@@ -56,7 +56,7 @@ class Sender:
         _senders.add(self)
 
     def _begin(self) -> None:
-        """Everything that belongs to one process; a forked one begins anew, for what was queued its parent sends."""
+        """The state of one process. A forked process has an empty queue, because its parent sends what was queued."""
         self.dropped = 0
         # Reentrant: a finaliser that emits may run while this thread holds it.
         self._wake = threading.Condition(threading.RLock())
@@ -67,16 +67,16 @@ class Sender:
         self._abandon = threading.Event()
         self._failure: RunreelError | None = None
         self._pending: RunreelError | None = None
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def begin(self, target: Target) -> None:
-        """Queues the creation of a run, unless that has been done."""
+        """Queues the creation of a run, unless that was done before."""
         self._take(target, None)
 
     def put(self, emission: Emission) -> None:
         """Queues an event, behind the creation of its run, and returns at once.
 
-        Raises an earlier error when errors are to be raised.
+        With `on_error="raise"`, raises an earlier error.
         """
         self._take(emission.target, emission)
 
@@ -84,23 +84,23 @@ class Sender:
         self.raise_pending()
         lost, why = 0, None
         with self._wake:
-            # Under the lock, so that no other thread's event overtakes it.
+            # Under the lock, so that no other thread's event overtakes the creation.
             create, target.create = target.create, None
             for item in (create, emission):
                 if item is not None:
                     refused = target.over or ("the client is closed" if self._closed else None)
                     lost += self._queue(item) if refused is None else isinstance(item, Create) or item.lasting
                     why = why or refused
-        # Without the lock: who listens to the log may want to emit.
+        # Without the lock, because a logging handler may emit.
         self._lost(lost, why or FULL)
 
     def _queue(self, item: Create | Emission) -> int:
-        """Queues an item, or says how many lasting events there was no room for."""
+        """Queues an item; returns the number of lasting events lost for lack of room."""
         lost = 0
         if not self._outbox.put(item):
             if isinstance(item, Emission) and not item.vital:
                 return int(item.lasting)
-            # Rather a run less than one that is told wrongly: without its beginning or without its end.
+            # Better no run than one without its beginning or its end.
             lost, created = self._outbox.forget(item.target)
             self._settle()
             if isinstance(item, Create) or created or not self._outbox.put(item):
@@ -113,7 +113,7 @@ class Sender:
         return lost
 
     def keep(self, run: Kept) -> None:
-        """Renews the lease of a run until it has ended here, or its program has forgotten or released it."""
+        """Renews the lease of a run until it is ended here, released, or no longer referenced."""
         with self._wake:
             self._leases.keep(run)
             if run._target.heard is not None:
@@ -121,12 +121,12 @@ class Sender:
                 self._wake.notify()
 
     def release(self, run: Kept) -> None:
-        """The program works on a run no longer."""
+        """Stops renewing the lease of a run."""
         with self._wake:
             self._leases.release(run)
 
     def flush(self, *, patient: bool) -> Future[bool]:
-        """Done once everything that is queued now has landed; False when it will not, or not soon."""
+        """Done once what is queued now is stored, rejected or dropped; False if impatient and the server is away."""
         with self._wake:
             flush = Flush(self._outbox.last_order, patient)
             if self._outbox.oldest() is None:
@@ -139,18 +139,18 @@ class Sender:
             return flush.done
 
     def raise_pending(self) -> None:
-        """Raises what went wrong in the background, once, when errors are to be raised."""
+        """With `on_error="raise"`, raises the first error of the background, once."""
         if self._pending is not None:
             error, self._pending = self._pending, None
             raise error
 
     def upload_failed(self, name: str, error: Exception) -> None:
-        """To be called when an artifact was not uploaded: it is counted and reported like a dropped event."""
+        """Counts and reports an artifact that was not uploaded like a dropped event."""
         self._lost(1, f"the artifact {name} was not uploaded: {error}")
         self.raise_pending()
 
     def raise_unsent(self) -> None:
-        """To be called when a flush failed."""
+        """With `on_error="raise"`, raises why a flush failed."""
         self.raise_pending()
         if self._on_error == "raise":
             raise self._failure or ConnectionFailed(f"{self._transport.url} did not accept the events in time")
@@ -175,7 +175,7 @@ class Sender:
             log.warning("%d events did not reach Runreel at %s", self.dropped, self._transport.url)
 
     def disconnect(self) -> None:
-        """Closes the connections it sent on. To be called after `close`, when nothing else needs them."""
+        """Closes the connections it sent on. Call it after `close`, when nothing else needs them."""
         self._transport.close()
 
     # The thread.
@@ -183,7 +183,7 @@ class Sender:
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=_work, args=(_held_weakly(self), self._wake), name="runreel", daemon=True)
-            # An interpreter that is ending starts no threads; what is queued then is dropped.
+            # An interpreter that is shutting down starts no threads; what is queued then is dropped.
             with suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
@@ -193,7 +193,7 @@ class Sender:
         return not self._outbox.events and not self._closed
 
     def _nap(self) -> float:
-        """How long there is nothing to do while nothing is queued; 0 when there is now."""
+        """Seconds to sleep while nothing is queued; 0 when there is work."""
         return min(LONGEST_NAP, self._leases.due_in()) if self._idle() else 0.0
 
     def _send_next(self) -> bool:
@@ -206,14 +206,14 @@ class Sender:
             if self._closed or not self._outbox.events:
                 return not self._closed
             if not self._flushes and not self._outbox.full_batch:
-                # What comes within the interval shares the request.
+                # Events that arrive within the interval share the request.
                 self._wake.wait(self._interval)
             batch = self._outbox.take()
         try:
             if batch is not None:
                 self._deliver(batch)
         except Exception as error:
-            # A mistake of ours must not end the thread: the rest would wait for ever.
+            # A bug here must not end the thread: the remaining items would wait for ever.
             self._lost(len(batch) if isinstance(batch, list) else 1, repr(error))
         finally:
             with self._wake:
@@ -237,7 +237,7 @@ class Sender:
             self._report(error)
             return
         if len(batch) > 1 and error.status >= 400 and error.status not in (401, 403, 404):
-            # One bad event refuses them all; one by one the others are stored.
+            # One invalid event has the whole batch refused; sent one by one, the others are stored.
             for emission in batch:
                 self._deliver([emission])
             return
@@ -248,7 +248,7 @@ class Sender:
             self._report(error)
 
     def _insist(self, batch: Batch) -> ApiError | None:
-        """Sends until the answer is final: None when it is a success."""
+        """Sends until the answer is final. Returns a refusal, or None on success or when nothing is left to send."""
         failures = 0
         while not self._abandon.is_set():
             call = batch.call() if isinstance(batch, Create) else batch_call(batch[0].target.run_id, batch)
@@ -270,7 +270,7 @@ class Sender:
                     return refused
                 failure, wait, stored = refused, retry_after(response), refused.code not in ("busy", "unavailable")
             if stored and isinstance(batch, list):
-                # The server may have had them, and knows only lasting events again.
+                # The server may have received them, and recognises only repeated lasting events.
                 batch[:] = [emission for emission in batch if emission.lasting]
                 if not batch:
                     return None
@@ -280,7 +280,7 @@ class Sender:
         self._lost(_lasting(batch), f"{self._transport.url} did not accept them in time")
         return None
 
-    # What is said about it.
+    # Reporting.
 
     def _fails(self, error: RunreelError) -> None:
         with self._wake:
@@ -289,12 +289,12 @@ class Sender:
                 if not flush.patient:
                     flush.resolve(False)
             self._flushes = [flush for flush in self._flushes if flush.patient]
-        self._say("unreachable", f"{error}; events are queued, up to a bound, until the server accepts them")
+        self._warn_once("unreachable", f"{error}; events are queued, up to a bound, until the server accepts them")
 
     def _recovered(self) -> None:
         if self._failure is not None:
             self._failure = None
-            self._said.discard("unreachable")
+            self._reported.discard("unreachable")
 
     def _settle(self) -> None:
         oldest = self._outbox.oldest()
@@ -319,11 +319,11 @@ class Sender:
         if self._on_error == "raise":
             self._pending = self._pending or error
         else:
-            self._say(key or str(error), str(error))
+            self._warn_once(key or str(error), str(error))
 
-    def _say(self, key: str, text: str) -> None:
-        if self._on_error == "warn" and key not in self._said and len(self._said) < 100:
-            self._said.add(key)
+    def _warn_once(self, key: str, text: str) -> None:
+        if self._on_error == "warn" and key not in self._reported and len(self._reported) < 100:
+            self._reported.add(key)
             log.warning("%s", text)
 
 
@@ -332,13 +332,13 @@ def _lasting(batch: Batch) -> int:
 
 
 def _work(held: weakref.ref[Sender], wake: threading.Condition) -> None:
-    """The thread. It waits without holding the sender, and ends with one that is forgotten."""
+    """The thread. It waits without a reference to the sender, and ends when that is garbage-collected."""
     while True:
         with wake:
             while (sender := held()) is not None and (nap := sender._nap()) > 0:
                 del sender
                 if held() is not None:
-                    # Bounded, for a collection of garbage in this very thread finds nobody waiting yet.
+                    # Bounded, because a garbage collection in this thread would notify before it waits.
                     wake.wait(nap)
         if sender is None or not sender._send_next():
             return
@@ -349,7 +349,7 @@ def _held_weakly(sender: Sender) -> weakref.ref[Sender]:
     wake = sender._wake
 
     def forgotten(held: weakref.ref[Sender]) -> None:
-        # Without waiting: after a fork nobody may be left to release it, and the thread looks up by itself.
+        # Without waiting: after a fork the lock may never be released, and the thread wakes up periodically.
         if wake.acquire(blocking=False):
             wake.notify_all()
             wake.release()
@@ -358,7 +358,7 @@ def _held_weakly(sender: Sender) -> weakref.ref[Sender]:
 
 
 def _close_with_the_process() -> None:
-    """A child of `multiprocessing` ends by `os._exit`, where `atexit` is not asked; its own finalisers are."""
+    """A child of `multiprocessing` ends with `os._exit`, which skips `atexit`; its own finalisers still run."""
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and processes.parent_process() is not None:
         from multiprocessing.util import Finalize  # noqa: PLC0415

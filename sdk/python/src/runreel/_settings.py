@@ -16,9 +16,9 @@ import httpx2
 from ._http import Call, address, redacted, standing_headers
 
 CONNECT_TIMEOUT = 5.0
-# httpx2's transports without its client around them: no cookies, redirects, proxies or hooks are wanted here, and a
-# request costs a third less. The server closes a connection that was unused for 10 s, and a request that is sent just then
-# would fail, so it is given up well before.
+# httpx2's transports are used without its client: no cookies, redirects, proxies or hooks are wanted here, and a
+# request costs a third less. The server closes a connection after 10 s without use, and a request sent at that moment
+# would fail, so idle connections expire well before.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=5.0)
 
 Verify = bool | str | ssl.SSLContext
@@ -40,20 +40,20 @@ class Settings:
         self._headers = standing_headers(token)
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT))
         self._retries = retries
-        # Loading certificates takes time, and they are of use to an https address only.
+        # Loading certificates takes time, and only an https address needs them.
         self._verify = _trusted(verify) if self.url.startswith("https:") else False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
     def _options(self) -> Options:
-        # Of the environment httpx2's transports take SSL_CERT_FILE and SSL_CERT_DIR. A proxy that is named there has no
-        # business between a program and its own machine; it is httpx2's client that would ask it.
+        # From the environment, httpx2's transports take SSL_CERT_FILE and SSL_CERT_DIR. Proxies are ignored, since only
+        # httpx2's client would use them: none must come between a program and its own machine.
         return {"verify": self._verify, "trust_env": True, "limits": LIMITS}
 
     @contextmanager
     def _without_token(self) -> Iterator[None]:
-        """Takes the token out of errors: some quote what came, and a server may send back what it was sent."""
+        """Removes the token from errors: some quote the answer, and a server may echo the request."""
         try:
             yield
         except httpx2.TransportError as error:

@@ -1,4 +1,4 @@
-"""The spans that frameworks name, each with an id of its own, also those of an earlier process."""
+"""Unique ids for the spans that frameworks name, including those of an earlier process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import _ids
 from ._events import Event
 
 _NEVER = (0, "over")
-# There is room for a number behind it.
+# Leaves room for `#` and a number.
 NAME_CHARACTERS = 110
 
 
@@ -16,9 +16,9 @@ class Spans:
     """Assigns ids to spans, so that each represents one operation, whatever a framework or a model calls it.
 
     LangGraph runs an interrupted node again from its start, as the same task, and with it the tool calls the node had
-    not finished. Each goes on in the span it had: one bar, from the first start to the end. What had ended and happens
-    again under the same id, such as a retry or the next call of a model that counts from 0 in each answer, is another
-    span, `<id>#2`. An id that is long, or that ends like such a number, is replaced by its digest.
+    not finished. Each continues in its span: one bar, from the first start to the end. An operation that had ended and
+    happens again under the same id, such as a retry or the next call of a model that counts from 0 in each answer, is
+    another span, `<id>#2`. An id that is long, or that ends like such a number, is replaced by its digest.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Spans:
     def leave(self, kind: str, span_id: str, *, paused: bool = False) -> None:
         name, attempt = _parsed(span_id)
         with self._lock:
-            # In a node that calls one tool twice at a time under one id, the later call is the one remembered.
+            # If a node calls a tool twice at a time under one id, only the later call is tracked.
             if self._known.get((kind, name), _NEVER)[0] == attempt:
                 self._known[kind, name] = (attempt, "paused" if paused else "over")
 
     def recall(self, event: Event) -> None:
-        """Takes note of what the log says happened before. What had no end then is paused."""
+        """Restores the state from an event of the log. A span without an end is paused."""
         kind, _, word = event.type.partition(".")
         if event.span_id is None or kind not in ("step", "tool", "interrupt"):
             return
@@ -61,7 +61,7 @@ class Spans:
 
 
 def name_of(span_id: str) -> str:
-    """What LangGraph calls it."""
+    """LangGraph's name for the span."""
     return _parsed(span_id)[0]
 
 

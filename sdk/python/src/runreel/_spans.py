@@ -1,7 +1,7 @@
-"""What a program reports about itself: steps, tool calls, messages, log lines, within a run and within each other.
+"""What a program reports about itself: steps, tool calls, messages, log lines, nested in a run and in each other.
 
-Nothing here waits or uses the network: every call builds an event and hands it on. So it is the same for threads and
-for event loops. Nesting follows the object: `step.tool(...)` is nested in `step`.
+Except for `artifact`, nothing here uses the network: a call builds an event and passes it on. So the code is the same
+for threads and for event loops. Nesting follows the object: `step.tool(...)` is nested in `step`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._failure import described
 from ._uploads import Upload, upload_of
 
 if TYPE_CHECKING:
-    # Every type checker brings it, and a running program does without the default.
+    # Type checkers bundle it; at run time the default is not needed.
     from typing_extensions import TypeVar
 
     Uploaded_co = TypeVar("Uploaded_co", default=object, covariant=True)
@@ -27,7 +27,7 @@ else:
 
     Uploaded_co = TypeVar("Uploaded_co", covariant=True)
 
-# The server follows a text that far while it is being written.
+# The server keeps a text that is being written up to this size.
 STREAMED_BYTES = 1_000_000
 PIECE_CHARACTERS = 4_096
 
@@ -36,7 +36,7 @@ LogLevel = Literal["debug", "info", "warn", "error"]
 
 
 class Emit(Protocol):
-    """How an event is handed on. A delta is an event with a `text` and no payload."""
+    """Passes an event on. A delta is an event with a `text` and no payload."""
 
     def __call__(
         self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
@@ -50,10 +50,10 @@ class Scope(Generic[Uploaded_co]):
         self.run_id = run_id
         self.span_id = span_id
         self._emit = emit
-        # Gives an answer, or in an event loop what is to be awaited for one.
+        # Returns the answer, or in an event loop an awaitable of it.
         self._upload = upload
         self._message: Message | None = None
-        # The spans in it that have not ended, in the order they began.
+        # The open spans in it, in the order they began.
         self._open: dict[Step[object], None] = {}
         self.log = Log(self)
 
@@ -70,7 +70,7 @@ class Scope(Generic[Uploaded_co]):
 
         `payload` is anything; values without a JSON form are replaced, values over 64 KiB are truncated and marked (see
         the README). `parent_span_id` defaults to the span this is called on. With an `event_id` of your own, a repeat,
-        also by another process, is stored once. Never waits.
+        also by another process, is stored once. Waits only in a runner's handler thread with 10 000 unsent events.
         """
         if not isinstance(type, str):
             raise TypeError("the type of an event must be a string")
@@ -151,7 +151,7 @@ class Scope(Generic[Uploaded_co]):
         return self._upload(upload_of(name, data, path, media_type, self.span_id))
 
     def _finish(self, error: BaseException | str | None) -> None:
-        """Ends all open spans in here, the innermost first."""
+        """Ends the message and all open spans in it, the innermost first."""
         self._finish_message()
         for span in reversed(list(self._open)):
             span._end(error)
@@ -200,11 +200,11 @@ class Step(Scope[Uploaded_co]):
         self._began = 0.0
 
     def complete(self) -> None:
-        """Ends it with `….completed`, where there is no block to do so. At most one end counts."""
+        """Ends it with `….completed`, for a span without a block. Only the first end counts."""
         self._end(None)
 
     def fail(self, error: BaseException | str) -> None:
-        """Ends it with `….failed` and the error, of an exception with its stack and its causes."""
+        """Ends it with `….failed` and the error; an exception includes its stack and its causes."""
         self._end(error)
 
     def __enter__(self: Span) -> Span:
@@ -226,8 +226,8 @@ class Step(Scope[Uploaded_co]):
             return
         del self._within._open[self]
         self._finish(error)
-        word, said = ("completed", self._outcome()) if error is None else ("failed", {"error": described(error)})
-        payload = {"name": self.name, **said, "duration_ms": _milliseconds_since(self._began)}
+        word, body = ("completed", self._outcome()) if error is None else ("failed", {"error": described(error)})
+        payload = {"name": self.name, **body, "duration_ms": _milliseconds_since(self._began)}
         self._emit(f"{self._kind}.{word}", payload, members=self._members)
 
 
@@ -274,7 +274,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What has been written so far."""
+        """The text written so far."""
         return "".join(self._pieces)
 
     def token(self, text: str) -> None:
@@ -298,7 +298,7 @@ class Message:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # The contract has no failed message: what was written stands, and says that it broke off.
+        # The contract has no failed message: the text so far is kept, together with the error.
         self._close(None, error)
 
     def _close(self, content: str | Sequence[Mapping[str, object]] | None, error: BaseException | None) -> None:
@@ -332,7 +332,7 @@ class Thought(Message):
 
 
 def question(prompt: str, details: object, expires_in: float | None, kind: str) -> dict[str, object]:
-    """What asks a person, as the payload of `interrupt.requested`. `expires_in` is in seconds from now."""
+    """The payload of `interrupt.requested` for a question to a person. `expires_in` is in seconds from now."""
     payload: dict[str, object] = {"kind": kind, "prompt": prompt}
     if details is not None:
         payload["details"] = details

@@ -1,6 +1,6 @@
-"""Server-sent events from bytes, as the HTML standard reads them: any line end, cut anywhere.
+"""Server-sent events from bytes, by the HTML standard: any line ending, in chunks cut anywhere.
 
-Our own, because it is this short: packages for it bring a client's habits along and leave resuming to the caller.
+A parser of our own because it is short: packages for it impose a client's policies and leave resuming to the caller.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .errors import RunreelError
 
 BOM = b"\xef\xbb\xbf"
-# No event is nearly so large. Who sends a line without an end would otherwise fill the reader's memory.
+# No event is nearly this large. Without the bound, an endless line would fill the reader's memory.
 LONGEST_FRAME = 16 * 1_048_576
 
 
@@ -25,7 +25,7 @@ class Frame:
 
 
 class Parser:
-    """Feed it chunks, take frames. `retry_ms` is what the server last said about coming back."""
+    """Feed it chunks, take frames. `retry_ms` is the reconnection time that the server sent last."""
 
     def __init__(self) -> None:
         self.retry_ms: int | None = None
@@ -40,12 +40,12 @@ class Parser:
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """The frames that are complete with this chunk. `RunreelError` when one grows over 16 MiB."""
         if self._after_cr and chunk:
-            # The line end that came with the last chunk was the first half of CR LF.
+            # The last chunk ended with CR; a LF now is the second half of that line ending.
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
         if chunk.endswith(b"\r"):
             self._after_cr = True
-        # `splitlines` of bytes knows CR, LF and CR LF, and nothing else.
+        # On bytes, `splitlines` splits at CR, LF and CR LF, and nothing else.
         for line in chunk.splitlines(keepends=True):
             self._line += line
             self._size += len(line)
@@ -71,7 +71,7 @@ class Parser:
         elif name == "id" and "\0" not in value:
             self._id = value
         elif name == "retry" and value.isascii() and value.isdigit():
-            # Milliseconds; more digits than that mean no time, and Python refuses to read thousands of them.
+            # Milliseconds. More digits are never meant, and Python refuses to parse thousands of them.
             self.retry_ms = int(value[:9])
         return None
 

@@ -1,4 +1,4 @@
-"""What the wire contract allows as the id of a thread."""
+"""The thread ids that the wire contract allows."""
 
 from __future__ import annotations
 

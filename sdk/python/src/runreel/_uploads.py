@@ -1,4 +1,4 @@
-"""What is uploaded as an artifact: bytes, or a file that is read piece by piece, as often as it is sent."""
+"""The content of an artifact: bytes, or a file that is read piece by piece each time it is sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AsyncStored: TypeAlias = Awaitable[Stored]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Content under a name, on its way to a run."""
+    """An artifact to upload to a run."""
 
     name: str
     media_type: str
@@ -41,7 +41,7 @@ class Upload:
 
 
 class File:
-    """The pieces of a file, from the start each time it is asked."""
+    """The pieces of a file; each iteration starts at the beginning."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,7 +53,7 @@ class File:
 
 
 class AsyncFile:
-    """The same for event loops: the disk is waited for in a thread."""
+    """`File` for event loops: the file is read in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

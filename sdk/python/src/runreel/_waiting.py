@@ -37,7 +37,7 @@ async def async_landed(done: Future[bool], timeout: float | None) -> bool:
         await asyncio.wait([wrapped], timeout=timeout)
         return wrapped.done() and wrapped.result()
     finally:
-        # The thread must not call into a loop that has ended by then.
+        # Otherwise the sender's thread could call into a loop that has ended.
         wrapped.cancel()
 
 
@@ -47,11 +47,11 @@ def in_time(timeout: float | None, find: Callable[[float | None], Found]) -> Fou
 
 
 async def async_in_time(timeout: float | None, find: Callable[[float | None], Awaitable[Found]]) -> Found:
-    """The same; here the loop enforces the deadline, and `find` gets None."""
+    """`in_time` for event loops: the loop enforces the deadline, and `find` gets None."""
     try:
         return await asyncio.wait_for(find(None), timeout)
     except asyncio.TimeoutError:
-        # Another class than the built-in one until Python 3.11.
+        # Before Python 3.11 this is not the built-in class.
         raise TimeoutError("no answer in time") from None
 
 
@@ -62,5 +62,5 @@ def end(sender: Sender, timeout: float) -> None:
 
 async def async_end(sender: Sender, timeout: float) -> None:
     await async_landed(sender.flush(patient=True), timeout)
-    # What has not landed by now will not.
+    # What has not landed by now is dropped.
     await asyncio.to_thread(sender.close, 0.0)

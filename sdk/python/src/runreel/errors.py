@@ -45,7 +45,7 @@ class ApiError(RunreelError):
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions travel between processes; the usual way back would not know the keywords.
+        # Exceptions are pickled between processes; the default would not pass the keyword arguments.
         return ApiError, (self.status, self.code), self.__dict__
 
 

@@ -53,12 +53,12 @@ class _Recording:
 
     trace: Trace
     run_id: str
-    # Begun with its first span, which has the name of the agent.
+    # Created with the first span, which has the agent's name.
     run: Run | None = None
     error: SpanError | None = None
     answer: str | None = None
     heard: bool = False
-    # Of each open span: where its children lie, and when it began.
+    # For each open span: the parent of its children, and when it began.
     places: dict[str, tuple[str | None, float]] = field(default_factory=dict)
 
 
@@ -66,10 +66,10 @@ class RunreelTraceProcessor(TracingProcessor):
     """Records each trace as a run: `agents.add_trace_processor(RunreelTraceProcessor())`.
 
     The trace's name is the title, its `group_id` the thread, its first agent the run's agent, unless `agent` is given;
-    its id and metadata are in the run's metadata. Agents,
-    their turns, guardrails and custom spans are steps, function calls are tools, model answers are messages with their
-    usage, and a handoff is a `custom.handoff` event. The user's message is taken from the input of the first model
-    call. A run fails when its last agent failed; its output is the last message.
+    its id and metadata are in the run's metadata. Agents, their turns, guardrails and custom spans are steps, function
+    calls are tools, model answers are messages with their usage, and a handoff is a `custom.handoff` event. The user's
+    message is taken from the input of the first model call. A run fails when its last agent failed; its output is the
+    last message.
 
     Nothing here waits for the network. Without a `client` it creates one from `url`, `token`, `on_error` and `verify`
     (see `Client`), which `shutdown` closes. Inputs and outputs are included as far as the SDK traces them, see its
@@ -100,7 +100,7 @@ class RunreelTraceProcessor(TracingProcessor):
 
     def on_trace_start(self, trace: Trace) -> None:
         if trace.trace_id in self._recordings:
-            # The SDK begins a trace again when a run state that was saved goes on within it.
+            # The SDK starts a trace again when a saved run state is resumed in it.
             return
         self._recordings[trace.trace_id] = _Recording(trace, _ids.run_id())
 
@@ -145,10 +145,10 @@ class RunreelTraceProcessor(TracingProcessor):
             if span.error:
                 payload["error"] = _described(span.error)
         elif family == "handoff":
-            run.event("custom.handoff", _told(data), span_id=span.span_id, parent_span_id=parent)
+            run.event("custom.handoff", _outcome(data), span_id=span.span_id, parent_span_id=parent)
             return
         elif family:
-            payload = {"name": _name(data), **_told(data), **payload}
+            payload = {"name": _name(data), **_outcome(data), **payload}
             if span.error:
                 word, payload["error"] = "failed", _described(span.error)
         else:
@@ -171,15 +171,15 @@ class RunreelTraceProcessor(TracingProcessor):
         self.shutdown()
 
     def _begun(self, recording: _Recording, agent: str | None = None) -> Run:
-        """The run of a trace, begun if it has not begun; `agent` is its first agent, where that is known."""
+        """The run of a trace, created at the first call; `agent` is its first agent, where that is known."""
         if recording.run is None:
-            trace, told = recording.trace, recording.trace.export() or {}
-            group = str(told.get("group_id") or "")
+            trace, exported = recording.trace, recording.trace.export() or {}
+            group = str(exported.get("group_id") or "")
             recording.run = self.client.run(
                 trace.name,
                 agent=self._agent or (agent if is_name(agent) else None),
                 thread_id=group if is_thread_id(group) else None,
-                metadata={"trace_id": trace.trace_id, **(told.get("metadata") or {})},
+                metadata={"trace_id": trace.trace_id, **(exported.get("metadata") or {})},
                 tags=self._tags,
                 run_id=recording.run_id,
             )
@@ -190,18 +190,18 @@ class RunreelTraceProcessor(TracingProcessor):
         return recording.places.get(span.parent_id or "", (None, 0.0))[0]
 
     def _hear(self, recording: _Recording, given: object, parent: str | None) -> None:
-        """What the user has said last, once a trace."""
+        """Records the user's last message, once per trace."""
         if recording.heard or given is None:
             return
         recording.heard = True
         items = [{"role": "user", "content": given}] if isinstance(given, str) else items_of(given)
-        said = [position for position, item in enumerate(items) if member(item, "role") == "user"]
-        if said:
-            self._begun(recording).message(parts_of([items[said[-1]]]), role="user")
+        positions = [position for position, item in enumerate(items) if member(item, "role") == "user"]
+        if positions:
+            self._begun(recording).message(parts_of([items[positions[-1]]]), role="user")
 
 
 def _family(data: SpanData) -> str | None:
-    """The family of the event a span becomes; None for the one around a whole run, which the run itself shows."""
+    """The family of a span's events; None for the span around a whole run, which the run itself shows."""
     if isinstance(data, FunctionSpanData):
         return "tool"
     if isinstance(data, (GenerationSpanData, ResponseSpanData)):
@@ -219,28 +219,28 @@ def _name(data: SpanData) -> str:
     return str(getattr(data, "name", None) or data.type)
 
 
-def _told(data: SpanData) -> dict[str, object]:
-    """What an end says besides the name and the time."""
+def _outcome(data: SpanData) -> dict[str, object]:
+    """The payload of a span's end, without its name and duration."""
     if isinstance(data, FunctionSpanData):
-        told = {"args": decoded(data.input), "result": data.output}
+        body = {"args": decoded(data.input), "result": data.output}
     elif isinstance(data, HandoffSpanData):
-        told = {"from_agent": data.from_agent, "to_agent": data.to_agent}
+        body = {"from_agent": data.from_agent, "to_agent": data.to_agent}
     elif isinstance(data, GuardrailSpanData):
-        told = {"triggered": data.triggered}
+        body = {"triggered": data.triggered}
     elif isinstance(data, (AgentSpanData, TurnSpanData)):
-        told = {}
+        body = {}
     else:
-        told = {"data": getattr(data, "data", None) or getattr(data, "result", None)}
-    return {name: value for name, value in told.items() if value is not None}
+        body = {"data": getattr(data, "data", None) or getattr(data, "result", None)}
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _described(error: SpanError) -> dict[str, object]:
-    """The SDK tells an error in words; the exception is known only while it passes through the span that ends."""
+    """The SDK has an error as text; the exception is known only while it propagates through the span that ends."""
     message, data = error.get("message"), error.get("data")
-    said = data.get("error") if isinstance(data, Mapping) else None
+    text = data.get("error") if isinstance(data, Mapping) else None
     passing = sys.exc_info()[1]
     for raised in (passing, passing and passing.__cause__):
-        if raised is not None and said == str(raised):
+        if raised is not None and text == str(raised):
             return {**described(raised), "data": data}
-    told = {"type": "SpanError", "message": f"{message}: {said}" if isinstance(said, str) else message, "data": data}
-    return {name: value for name, value in told.items() if value is not None}
+    body = {"type": "SpanError", "message": f"{message}: {text}" if isinstance(text, str) else message, "data": data}
+    return {name: value for name, value in body.items() if value is not None}

@@ -34,7 +34,7 @@ from .errors import RunEnded
 
 log = logging.getLogger("runreel")
 
-# How many runs that began last are known by their agent's run.
+# How many of the latest runs can be found by the id of their agent's run.
 REMEMBERED = 10_000
 
 
@@ -44,20 +44,20 @@ class RunreelCapability(AbstractCapability[object]):
     The agent's name is the title, its conversation the thread, and Pydantic AI's `run_id` the run's id. The user's
     message, the model's answers (live, with usage and model) and its reasoning, and calls of tools are in the log; the
     run ends as the agent's run does. An agent that a tool calls is a child run, if both have this capability.
-    `agent.run(…, capabilities=[…])` replaces the agent's own for one run: so each user's runs get into the log with the
-    user's own token.
+    `agent.run(…, capabilities=[…])` replaces the agent's own for one run, so that each user's runs can be recorded with
+    the user's own token.
 
     Calls that wait for an approval or for a result from outside are interrupts, and the run stays open: a call of the
     agent with `deferred_tool_results` continues it. `wait_for_results` waits for the answers of people.
 
-    To show tokens, models that can stream are asked to; with `tokens=False` they are called as without this. `agent`,
+    To show tokens, models that can stream are asked to; `tokens=False` leaves their calls unchanged. `agent`,
     `tags` and `metadata` are set on each run. Without a `client` it creates one from `url`, `token`, `on_error` and
     `verify` (see `Client`), which `close` closes. It never breaks a run: errors are logged, or with `on_error="raise"`
     raised. Nor does it wait for the network, with one exception: before a run continues, the server is asked for the
     earlier state, and has 2 s for each answer. Realtime sessions are not recorded.
     """
 
-    # Not of an object: one that is given to a call of an agent stands for the agent's own.
+    # The same for all instances: one passed to a call of an agent replaces the agent's own.
     id = "runreel"
 
     def __init__(
@@ -84,11 +84,11 @@ class RunreelCapability(AbstractCapability[object]):
 
     @classmethod
     def combine(cls, capabilities: Sequence[AbstractCapability[object]]) -> AbstractCapability[object]:
-        """Of two on one agent, the later one records."""
+        """If an agent has several, the last one records."""
         return capabilities[-1]
 
     async def for_run(self, ctx: RunContext[object]) -> AbstractCapability[object]:
-        """What records one run."""
+        """The capability that records one run."""
         return self if ctx.realtime else _pydantic_recording.Recording(self, ctx)
 
     def run_id(self, result: AgentRunResult[object]) -> str:
@@ -128,7 +128,7 @@ class RunreelCapability(AbstractCapability[object]):
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """What fails in here does not fail the run that is recorded."""
+        """Errors in the block do not fail the recorded run, unless `on_error` is "raise"."""
         try:
             yield
         except Exception as error:

@@ -106,7 +106,7 @@ class Runner:
         self._wake()
 
     async def serve(self) -> None:
-        """The same as `run` for a program that has an event loop."""
+        """`run` for a program that has an event loop."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.current_thread()
         self._work = asyncio.Event()
         self._pool = ThreadPoolExecutor(self._capacity, thread_name_prefix="runreel-run")
@@ -268,7 +268,7 @@ class Runner:
     async def _carry_out(self, run: Assignment) -> None:
         handler = self._agents[run.agent]
         try:
-            # Answers from before follow the assignment.
+            # Earlier answers arrive just after the assignment.
             await asyncio.sleep(0.05 if run.attempt > 1 else 0)
             if inspect.iscoroutinefunction(handler):
                 output = await handler(run)
@@ -283,7 +283,7 @@ class Runner:
             log.info("the handler of %s raised", run.agent, exc_info=True)
             run.fail(error)
         else:
-            # One that is still asked about goes on when somebody has answered.
+            # A run with an open question continues once it is answered.
             if not run._asked:
                 run.complete(output)
         with self._changed:
@@ -300,7 +300,7 @@ class Runner:
         self._wake()
 
     def _wake(self) -> None:
-        """Tells the loop to look, from whichever thread."""
+        """Wakes the event loop, from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError):

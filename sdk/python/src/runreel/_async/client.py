@@ -24,7 +24,7 @@ from .transport import AsyncTransport
 if sys.version_info >= (3, 11):
     from typing import Unpack
 elif TYPE_CHECKING:
-    # Every type checker brings it.
+    # Type checkers bundle it; it is not needed at run time.
     from typing_extensions import Unpack
 
 Same = TypeVar("Same", bound="AsyncBaseClient")
@@ -64,25 +64,25 @@ class AsyncBaseClient:
     ) -> AsyncRun:
         """`async with client.run("report") as run:` — creates a run and ends it with the block.
 
-        `RunFields` has the fields. `name` is the title, unless `title` is given. It is also the `agent`, when none is
+        For `fields` see `RunFields`. `name` is the title, unless `title` is given. It is also the `agent`, when none is
         given and it is a valid name: 1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or
         its id. An `input` or `metadata` over its bound is truncated like payloads. A run whose program was killed is
         reported as stalled `lease_ms` later, 30 000 unless given; while the block runs, a background thread renews the
         lease. With None there is no lease.
 
-        A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
-        and the block continues it; `attach` below does so without creating.
+        Your own `run_id` must be a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
+        and the block continues it; the method `attach` does so without creating one.
 
-        An `external_id` is the run's id in your own system, 1 to 255 characters. If another run of yours has it, this
-        one is not created (`external_id_taken`); `put_run` finds that one.
+        An `external_id` is the run's id in your own system, 1 to 255 characters. If another of your runs has it, this
+        one is not created (`external_id_taken`); `put_run` returns the existing one.
 
-        Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
+        Entering waits for the server to create the run, at most 2 s, and not for a server known to be unreachable.
         """
         target = creation(name, parent=parent, run_id=run_id, external_id=external_id, attach=attach, fields=fields)
         return AsyncRun(self._sender, self._transport, target)
 
     def attach(self, run_id: str) -> AsyncRun:
-        """`async with client.attach(run_id) as run:` — continues a run of another block, process or day.
+        """`async with client.attach(run_id) as run:` — continues an existing run, also one of another process.
 
         The block ends the run.
         """
@@ -97,7 +97,7 @@ class AsyncBaseClient:
     ) -> RunRecord:
         """The run with this id of your own system, created if there is none.
 
-        `RunFields` has the fields. Concurrent calls get the same run, and an existing run stays as it is, whatever the
+        For `fields` see `RunFields`. Concurrent calls get the same run, and an existing run is not changed by the
         fields. `attach` continues it: `client.attach((await client.put_run("build-42"))["run_id"])`.
         """
         members = {**checked(fields), "tags": list(fields.get("tags") or ()) or None, "parent_run_id": parent_run_id}
@@ -105,7 +105,7 @@ class AsyncBaseClient:
         return cast(RunRecord, await self._transport.send(call))
 
     async def run_by_external_id(self, external_id: str) -> RunRecord:
-        """The run with this id of your own system; ApiError with `not_found` if there is none."""
+        """The run with this id of your own system; `ApiError` with `not_found` if there is none."""
         return cast(RunRecord, await self._transport.send(_routes.by_external_id(external_id)))
 
     async def get_run(self, run_id: str) -> RunRecord:
@@ -135,9 +135,9 @@ class AsyncBaseClient:
     ) -> AsyncGenerator[RunRecord, None]:
         """Runs, newest first, fetched page by page on demand.
 
-        `q` are words that are all in the run: in its title, messages, tool calls, errors or payloads. What was
-        emitted a moment ago may not be found yet. `since` (inclusive) and `until` (exclusive) are RFC 3339. Several
-        agents, and several tags that a run must all have, are separated by commas.
+        `q` finds runs that contain all its words, in title, messages, tool calls, errors or payloads; the most recent
+        events may not be found yet. `since` (inclusive) and `until` (exclusive) are RFC 3339. Separate several agents,
+        or several tags that a run must all have, with commas.
         """
         call = _routes.runs(
             status=_routes.words(status),
@@ -165,11 +165,11 @@ class AsyncBaseClient:
         await self._transport.send(_routes.delete_run(run_id))
 
     async def cancel(self, run_id: str, reason: str | None = None) -> RunRecord:
-        """Cancels a run and all its descendants. Its producer learns of it with its next event: `AsyncRun.ended`."""
+        """Cancels a run and all its descendants. The producer notices at its next event, see `AsyncRun.ended`."""
         return cast(RunRecord, await self._transport.send(_routes.cancel(run_id, reason)))
 
     async def resume(self, run_id: str, interrupt_id: str, decision: Answer, value: object = UNSET) -> RunRecord:
-        """Answers an interrupt. The first answer counts: a different one is `ApiError` with `interrupt_closed`."""
+        """Answers an interrupt. The first answer counts: a different one raises `ApiError` (`interrupt_closed`)."""
         return cast(RunRecord, await self._transport.send(_routes.resume(run_id, interrupt_id, decision, value)))
 
     async def heartbeat(self, run_id: str) -> None:
@@ -205,9 +205,9 @@ class AsyncBaseClient:
 
         Every durable event after `after`, a seq (or an `Event.id`, in a tree), arrives once and in order. `tail=20`
         starts with the last 20 instead. `tree=True` follows all descendants as well. `tokens=False` omits what is
-        never stored: deltas and texts so far, see `Event`. When events after the cursor were deleted, `StreamGap` is
-        raised, or with `on_gap="continue"` they are skipped. A server that never answered raises `ConnectionFailed`
-        after the client's retries; a stream that was open once reconnects for as long as it takes.
+        never stored: deltas and snapshots, see `Event`. When events after the cursor were deleted, `StreamGap` is
+        raised, or with `on_gap="continue"` they are skipped. If the server never answers, `ConnectionFailed` is raised
+        after the client's retries; a stream that was open once reconnects indefinitely.
         """
         following = Following(
             _routes.run_stream(run_id),
@@ -231,7 +231,7 @@ class AsyncBaseClient:
         tail: int | None = None,
         on_gap: OnGap = "raise",
     ) -> AsyncGenerator[Event, None]:
-        """Follows every run of a thread, also later ones. It never ends; `after` is the `id` of an earlier event."""
+        """Follows all runs of a thread, also future ones. It never ends; `after` is the `id` of an earlier event."""
         following = Following(
             _routes.thread_stream(thread_id),
             after=after,
@@ -252,7 +252,7 @@ class AsyncBaseClient:
         tail: int | None = None,
         on_gap: OnGap = "raise",
     ) -> AsyncGenerator[Event, None]:
-        """Follows everything the caller owns. It never ends; `after` is the `id` of an earlier event."""
+        """Follows all runs the caller owns. It never ends; `after` is the `id` of an earlier event."""
         following = Following(
             _routes.ALL_STREAM,
             after=after,
@@ -267,7 +267,7 @@ class AsyncBaseClient:
     async def flush(self, timeout: float | None = 30.0) -> bool:
         """Waits until everything emitted so far is stored or rejected; False after `timeout` seconds.
 
-        With `on_error="raise"` raises what went wrong.
+        With `on_error="raise"`, raises the errors of background requests.
         """
         done = await async_landed(self._sender.flush(patient=True), timeout)
         self._sender.raise_pending()

@@ -1,4 +1,4 @@
-"""Following a stream across disconnects. The rules are in `_follow`; here they are applied."""
+"""Follows a stream across disconnects: the I/O for the rules in `_follow`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .transport import AsyncTransport
 async def async_follow(
     transport: AsyncTransport, following: Following, deadline: float | None = None
 ) -> AsyncGenerator[Event, None]:
-    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, a `time.monotonic()`."""
+    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, in `time.monotonic()` time."""
     while True:
         patient = patience(deadline)
         try:
@@ -31,7 +31,7 @@ async def async_follow(
                         if following.done:
                             return
                         if patience(deadline) < patient - 1.0:
-                            # A connection cannot be given less patience than it was opened with.
+                            # The read timeout of an open connection cannot be shortened: reconnect with a shorter one.
                             break
                     else:
                         following.cut()

@@ -1,4 +1,4 @@
-"""Lists, page after page."""
+"""Paginated lists."""
 
 from __future__ import annotations
 

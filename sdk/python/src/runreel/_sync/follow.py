@@ -1,5 +1,5 @@
 # Generated from src/runreel/_async/follow.py by `./just unasync`: change that file instead of this one.
-"""Following a stream across disconnects. The rules are in `_follow`; here they are applied."""
+"""Follows a stream across disconnects: the I/O for the rules in `_follow`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transport import Transport
 
 
 def follow(transport: Transport, following: Following, deadline: float | None = None) -> Generator[Event, None, None]:
-    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, a `time.monotonic()`."""
+    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, in `time.monotonic()` time."""
     while True:
         patient = patience(deadline)
         try:
@@ -29,7 +29,7 @@ def follow(transport: Transport, following: Following, deadline: float | None = 
                         if following.done:
                             return
                         if patience(deadline) < patient - 1.0:
-                            # A connection cannot be given less patience than it was opened with.
+                            # The read timeout of an open connection cannot be shortened: reconnect with a shorter one.
                             break
                     else:
                         following.cut()

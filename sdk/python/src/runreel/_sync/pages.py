@@ -1,5 +1,5 @@
 # Generated from src/runreel/_async/pages.py by `./just unasync`: change that file instead of this one.
-"""Lists, page after page."""
+"""Paginated lists."""
 
 from __future__ import annotations
 

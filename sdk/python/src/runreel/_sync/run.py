@@ -1,5 +1,5 @@
 # Generated from src/runreel/_async/run.py by `./just unasync`: change that file instead of this one.
-"""A run from its creation to its end, as a block of a program."""
+"""A run from its creation to its end, as a context manager."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Run(RunScope[Stored]):
     def _keep(self, upload: Upload) -> Stored:
         self._begin()
         try:
-            # What was said before is there before it; a server that is away is not waited for.
+            # Earlier events are stored before the artifact; an unreachable server is not waited for.
             if not landed(self._sender.flush(patient=False), LEAVE_TIMEOUT):
                 raise ConnectionFailed(f"{self._transport.url} cannot be reached")
             answer = self._transport.send(_routes.upload(self.run_id, upload, upload.body()))
@@ -61,7 +61,7 @@ class Run(RunScope[Stored]):
                 self._sender.raise_unsent()
             self._sender.raise_pending()
         except Exception:
-            # The program's own exception is the one to see.
+            # The program's own exception takes precedence.
             if error is None:
                 raise
 

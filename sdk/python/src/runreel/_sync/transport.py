@@ -1,5 +1,5 @@
 # Generated from src/runreel/_async/transport.py by `./just unasync`: change that file instead of this one.
-"""Requests that are retried when that is safe, on connections that are kept open."""
+"""Requests that are retried where that is safe, on connections that are kept open."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Transport(Settings):
         headers: Mapping[str, str] | None = None,
         idempotent: bool | None = None,
     ) -> JsonValue:
-        """Sends a request and gives the decoded JSON of the answer, None for 204.
+        """Sends a request and returns the decoded JSON of the answer, None for 204.
 
         Connection errors and 429, 502, 503, 504 are retried, after `Retry-After` or a growing wait, for GET, PUT and
-        DELETE and for calls marked `idempotent`. Raises `ApiError` or `ConnectionFailed`. Segments of `path` are
-        quoted by the caller, see `quote`.
+        DELETE and for calls marked `idempotent`. Raises `ApiError` or `ConnectionFailed`. The caller percent-encodes
+        the segments of `path`, see `quote`.
         """
         return self.send(Call(method, path, params, json, content, content_type, headers or {}, idempotent))
 
     def send(self, call: Call) -> JsonValue:
-        """The same for a request that is data already."""
+        """`request` for a prepared `Call`."""
         attempts = Attempts(call, self._retries)
         while True:
             try:
@@ -74,7 +74,7 @@ class Transport(Settings):
             sleep(wait or 0.0)
 
     def attempt(self, call: Call) -> httpx2.Response:
-        """One attempt, whatever comes of it. Raises what httpx2 raises."""
+        """One attempt without retries; returns any status. Raises what httpx2 raises."""
         with self._without_token():
             response = self._connections.handle(self._request(call))
             try:

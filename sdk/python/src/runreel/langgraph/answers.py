@@ -26,8 +26,8 @@ class Answers(dict[str, Decision]):
         """The input that resumes the graph: `graph.invoke(answers.command(), config)`.
 
         An interrupt is answered with the value the person sent. Without one it is `True` when approved and `False`
-        otherwise; LangChain's human-in-the-loop middleware gets its `{"decisions": [{"type": "approve"}]}`. None, which
-        is what LangGraph expects at a breakpoint (`interrupt_before`), which asks no question.
+        otherwise; LangChain's human-in-the-loop middleware gets its `{"decisions": [{"type": "approve"}]}`. Returns
+        None at a breakpoint (`interrupt_before`), which asks no question: LangGraph expects None there.
         """
         resume = {
             name: _value(decision, self._requests.get(name))

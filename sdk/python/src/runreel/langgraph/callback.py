@@ -81,7 +81,7 @@ class RunreelCallback(Observer):
         return wait_for_answers(self.client, self._named(run_id), timeout)
 
     def wait_for_answer(self, run_id: str | None = None, *, timeout: float | None = None) -> Decision:
-        """The same for a graph with one interrupt; ValueError when there are several."""
+        """`wait_for_answers` for a graph with one interrupt; ValueError when there are several."""
         (decision,) = self.wait_for_answers(run_id, timeout=timeout).values()
         return decision
 
@@ -109,7 +109,7 @@ class RunreelCallback(Observer):
             if record is not None and record["status"] not in ENDS:
                 recording = Recording.gone_on(self.client, record, inputs)
         except RunreelError as error:
-            # Without knowing what was before, it is recorded all the same.
+            # If the earlier state cannot be read, the call is recorded as a new run.
             if self.raise_error:
                 raise
             if self._warns:
@@ -123,7 +123,7 @@ class RunreelCallback(Observer):
                 input=shown(inputs),
                 metadata=self._metadata,
                 tags=self._tags,
-                # What has ended stays as it is: the call is another run.
+                # A run that has ended is not continued: the call is another run.
                 run_id=None if record is not None and record["status"] in ENDS else wanted,
                 attach=wanted is not None,
             )

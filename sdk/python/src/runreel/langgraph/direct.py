@@ -1,7 +1,7 @@
-"""Requests with little between them and the socket.
+"""Small requests with little overhead.
 
-A graph waits for three small requests in each step, so what a general HTTP library does around one of them counts: it
-is a good part of a millisecond. To an `http://` address they go by the standard library, to any other by `Transport`.
+A graph waits for three small requests in each step, so the overhead of a general HTTP library counts: it is a good
+part of a millisecond per request. An `http://` address uses the standard library, any other `Transport`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DirectTransport(Transport):
         self._at = urlsplit(self.url)
         standing = [("host", self._at.netloc), *self._headers.multi_items()]
         self._standing = "".join(f"{name}: {value}\r\n" for name, value in standing)
-        # What an answer says it answers: whose credential is to be kept out of an error.
+        # The request attached to every response; from it, errors take the credential to redact.
         self._asked = httpx2.Request("GET", self.url, headers=self._headers)
         self._wait = timeout
         self._idle: list[socket.socket] = []
@@ -40,7 +40,7 @@ class DirectTransport(Transport):
         self._lock = threading.Lock()
 
     def attempt(self, call: Call) -> httpx2.Response:
-        """One attempt, whatever comes of it. Raises what httpx2 raises."""
+        """One attempt without retries; returns any status. Raises what httpx2 raises."""
         if self._at.scheme != "http":
             return super().attempt(call)
         with self._without_token():
@@ -49,7 +49,7 @@ class DirectTransport(Transport):
     def _exchange(self, request: bytes, method: str) -> httpx2.Response:
         connection = self._connection()
         try:
-            # At once, so that the server is woken once.
+            # In one call, so that the server is woken once.
             connection.sendall(request)
             with http.client.HTTPResponse(connection, method=method) as answer:
                 answer.begin()
@@ -78,7 +78,7 @@ class DirectTransport(Transport):
             connection.close()
 
     def _bytes(self, call: Call) -> bytes:
-        """The request as it travels. Nothing in it can end a line: the path is quoted, the token was looked at."""
+        """The request's bytes. Nothing in it can end a line: the path is percent-encoded, the token was checked."""
         content, headers = call.body()
         if not isinstance(content, bytes | None):
             raise TypeError("a streamed body is not supported here")
@@ -90,12 +90,12 @@ class DirectTransport(Transport):
         return f"{call.method} {target} HTTP/1.1\r\n{self._standing}{lines}\r\n".encode("latin-1") + (content or b"")
 
     def _connection(self) -> socket.socket:
-        """One that is open and does nothing, or a new one."""
+        """An idle connection, or a new one."""
         if self._connections.closed:
             raise RuntimeError("the connection to Runreel has been closed")
         with self._lock:
             if self._idle_pid != os.getpid():
-                # After a fork the sockets are still the parent's: two processes on one connection garble both.
+                # After a fork the parent uses the same sockets, and two processes would garble one connection.
                 self._idle, self._idle_pid = [], os.getpid()
             while self._idle:
                 connection = self._idle.pop()
@@ -122,7 +122,7 @@ class DirectTransport(Transport):
 
 
 def _has_news(idle: socket.socket) -> bool:
-    """Whether an idle connection has something to read: that is its end."""
+    """Whether an idle connection is readable, which means that the server has closed it."""
     poll = select.poll() if hasattr(select, "poll") else None
     if poll is None:
         return bool(select.select([idle], [], [], 0)[0])

@@ -1,4 +1,4 @@
-"""Lists of checkpoints, page after page, without any I/O."""
+"""Paginated lists of checkpoints, without any I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = 100
 
 
 class Listing:
-    """The pages of one list, newest first: send `call()`, give the answer to `read()`, until `call()` is None."""
+    """The pages of one list, newest first: send `call()`, pass the answer to `read()`, until `call()` is None."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Listing:
 
 
 def _contains(whole: object, part: object) -> bool:
-    """Containment as PostgreSQL's `jsonb @>` knows it."""
+    """Containment as defined by PostgreSQL's `jsonb @>`."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(k in whole and _contains(whole[k], v) for k, v in part.items())
     if isinstance(part, (list, tuple)):

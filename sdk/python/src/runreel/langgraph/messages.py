@@ -1,4 +1,4 @@
-"""What LangChain's models, messages and tools say, in the words of Runreel's events."""
+"""Converts LangChain's messages, answers and tool results to the payloads of Runreel's events."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .._payload import plain
 ROLES = {"human": "user", "ai": "assistant"}
 PROMPT_CHARACTERS = 512
 _PROMPT_MEMBERS = ("prompt", "question", "message", "description", "query")
-# How deep a state is looked through for messages; what lies deeper is shown as it prints.
+# How deep a state is searched for messages; deeper ones are shown as they print.
 _LEVELS = 6
 
 
 def role_of(message: BaseMessage) -> str:
-    """`user`, `assistant`, `system`, `tool`, or what another kind calls itself."""
+    """`user`, `assistant`, `system`, `tool`, or the type of another kind of message."""
     return ROLES.get(message.type.removesuffix("MessageChunk").lower(), message.type)
 
 
@@ -57,7 +57,7 @@ def completed(response: LLMResult, model: str | None) -> dict[str, object]:
 
 
 def usage_of(message: BaseMessage) -> dict[str, int] | None:
-    """Tokens, as flat numbers: `input_tokens`, `output_tokens`, `total_tokens`, and such as `cache_read_tokens`."""
+    """Token counts in a flat dict: `input_tokens`, `output_tokens`, `total_tokens`, and such as `cache_read_tokens`."""
     usage = message.usage_metadata if isinstance(message, AIMessage) else None
     if not usage:
         return None
@@ -68,9 +68,9 @@ def usage_of(message: BaseMessage) -> dict[str, int] | None:
 
 
 def said_by_user(inputs: object) -> list[BaseMessage]:
-    """What a person says in the input of a graph: the human messages after the last one of a model.
+    """A person's messages in the input of a graph: the human messages after the model's last one.
 
-    A program that keeps no checkpoints sends the whole conversation each time; only its end is new.
+    A program without checkpoints sends the whole conversation each time; only its end is new.
     """
     given = inputs.get("messages") if isinstance(inputs, Mapping) else None
     if given is None:
@@ -78,14 +78,14 @@ def said_by_user(inputs: object) -> list[BaseMessage]:
     try:
         messages = convert_to_messages(given if isinstance(given, list) else [given])
     except Exception:
-        # A channel of that name that holds something else.
+        # A channel of that name with other content.
         return []
     last = max((position for position, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1)
     return [message for message in messages[last + 1 :] if isinstance(message, HumanMessage)]
 
 
 def text_of(token: str | Sequence[str | Mapping[str, object]]) -> str:
-    """The text in a token, which some models give as parts."""
+    """The text of a token, which some models return as parts."""
     if isinstance(token, str):
         return token
     texts = (part if isinstance(part, str) else part.get("text") for part in token)
@@ -93,7 +93,7 @@ def text_of(token: str | Sequence[str | Mapping[str, object]]) -> str:
 
 
 def result_of(output: object) -> object:
-    """What a tool gave, without the message around it."""
+    """A tool's result, without the message around it."""
     if isinstance(output, ToolMessage):
         return output.content
     if isinstance(output, Command):
@@ -104,9 +104,9 @@ def result_of(output: object) -> object:
 
 
 def shown(value: object, levels: int = _LEVELS) -> object:
-    """A state as people want to see it: with messages as `{"role", "content"}`.
+    """A state for people to read, with messages as `{"role", "content"}`.
 
-    Never raises: what cannot be looked into stays what it is, and is shown as it prints.
+    Never raises: a value that cannot be inspected is returned unchanged, and shown as it prints.
     """
     try:
         return _shown(value, levels)
@@ -126,18 +126,18 @@ def _shown(value: object, levels: int) -> object:
         return {name: shown(member, levels - 1) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
         return [shown(item, levels - 1) for item in value]
-    # A class has the methods of its instances, and cannot call them.
+    # A class has its instances' methods, but they cannot be called on it.
     if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):
         return dump()
     return value
 
 
 def asked(interrupt: Interrupt) -> dict[str, object]:
-    """The payload of `interrupt.requested`, but for the checkpoint that waits.
+    """The payload of `interrupt.requested`, without the checkpoint that waits.
 
-    `kind` is what the value itself says, `approval` for the requests of LangChain's human-in-the-loop middleware, else
-    `question`. `prompt` is the value when it is text, the first of its members `prompt`, `question`, `message`,
-    `description`, `query` that is, or its JSON.
+    `kind` is the value's own, `approval` for the requests of LangChain's human-in-the-loop middleware, else `question`.
+    `prompt` is the first text among the value, its members `prompt`, `question`, `message`, `description`, `query`, and
+    the descriptions of such requests, or else its JSON.
     """
     value = interrupt.value
     members = value if isinstance(value, Mapping) else {}

@@ -23,9 +23,9 @@ from .recording import Recording
 from .wire import Recorder
 
 _NODE_TAG = "graph:step:"
-# What a graph is called that nobody has named.
+# LangGraph's name for an unnamed graph.
 _UNNAMED = "LangGraph"
-# How many runnables that are over are known. What a cancelled node still calls comes soon, if it comes.
+# Number of ended runnables to remember. The calls that a cancelled node still makes come soon after its end.
 REMEMBERED = 10_000
 
 
@@ -33,8 +33,8 @@ REMEMBERED = 10_000
 class Frame:
     """A running runnable, and its span.
 
-    What lies in it is emitted into `scope`: its own span's, or `within` for what is not shown. `task` is LangGraph's id
-    of the node's task.
+    Its children emit into `scope`: its own span's, or `within` if it is not shown. `task` is LangGraph's id of the
+    node's task.
     """
 
     recording: Recording
@@ -56,7 +56,7 @@ class Observer(GraphCallbackHandler, Recorder):
     def __init__(self) -> None:
         super().__init__()
         self._frames: dict[UUID, Frame] = {}
-        # In the order in which they ended.
+        # Ended runnables, in the order in which they ended.
         self._over: dict[UUID, None] = {}
         self._over_lock = threading.Lock()
 
@@ -86,14 +86,14 @@ class Observer(GraphCallbackHandler, Recorder):
             try:
                 recording = self._begin(name, inputs, metadata)
             except BaseException:
-                # What lies in it is no run of its own.
+                # Its children must not become runs of their own.
                 self._remember(run_id)
                 raise
             run = recording.run
             self._frames[run_id] = Frame(recording, "run", name, run, run, "", time.monotonic())
             return
         if not any(tag.startswith(_NODE_TAG) for tag in tags or ()):
-            # A branch, a parser, a channel's writer, or a graph: which, its first node will tell.
+            # A branch, a parser, a channel's writer, or a graph, as its first node will show.
             within = parent.scope
             shown_as = "" if name in (_UNNAMED, parent.name) else name
             self._frames[run_id] = Frame(
@@ -213,7 +213,7 @@ class Observer(GraphCallbackHandler, Recorder):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is not None and frame.message is not None:
-            # The contract has no failed message: what was written stands, and says that it broke off.
+            # The contract has no failed message: the text so far is kept, together with the error.
             parts = [{"type": "text", "text": frame.message.text}]
             self._close_message(frame, {"role": "assistant", "content": parts, "error": described(error)})
 
@@ -224,14 +224,14 @@ class Observer(GraphCallbackHandler, Recorder):
 
     def on_resume(self, event: GraphResumeEvent) -> None:
         frame = self._frames.get(event.run_id) if event.run_id else None
-        # Subgraphs resume as well; the run does so once.
+        # Subgraphs resume as well; the run resumes once.
         if frame is not None and not event.checkpoint_ns:
             frame.recording.resume(event)
 
     def _parent(self, run_id: UUID, parent_run_id: UUID | None) -> Frame | None:
-        """What a runnable lies in; None for an outermost one, and for one in something that is over.
+        """The frame around a runnable; None for an outermost one, and for one within an ended one.
 
-        A node that is cancelled works on in its thread. What it calls then is over before it begins.
+        A cancelled node continues in its thread; a runnable it then calls counts as ended.
         """
         if parent_run_id is None:
             return self._around()
@@ -241,7 +241,7 @@ class Observer(GraphCallbackHandler, Recorder):
         return frame
 
     def _around(self) -> Frame | None:
-        """Where the program is, for what it calls with this callback in a config of its own."""
+        """The frame that is being executed, for calls with this callback in a config of their own."""
         config = var_child_runnable_config.get() or {}
         place = getattr(config.get("callbacks"), "parent_run_id", None)
         return None if place is None else self._frames.get(place)
@@ -257,25 +257,25 @@ class Observer(GraphCallbackHandler, Recorder):
                 del self._over[next(iter(self._over))]
 
     def _show_graph(self, frame: Frame) -> None:
-        """Makes a step of a subgraph that has a name, other than that of the node it is."""
+        """Shows a subgraph as a step if it has a name other than its node's."""
         if frame.kind == "hidden" and frame.name:
             opened = self._open(frame, "step", frame.name, f"{frame.task}:{frame.name}", {})
             frame.kind, frame.scope = "step", opened.scope
 
     def _open(
-        self, parent: Frame, kind: Literal["step", "tool"], name: str, task: str, said: Mapping[str, object]
+        self, parent: Frame, kind: Literal["step", "tool"], name: str, task: str, members: Mapping[str, object]
     ) -> Frame:
         """Starts a span within the parent's, or continues the one that was interrupted."""
         within = parent.scope
         span_id, begins = parent.recording.spans.enter(kind, task)
         if begins:
-            payload = {"name": name, **{member: value for member, value in said.items() if value is not None}}
+            payload = {"name": name, **{member: value for member, value in members.items() if value is not None}}
             within.event(f"{kind}.started", payload, span_id=span_id)
         scope = parent.recording.within(span_id)
         return Frame(parent.recording, kind, name, within, scope, task, time.monotonic())
 
     def _close(
-        self, frame: Frame, said: Mapping[str, object], error: BaseException | None = None, word: str = "completed"
+        self, frame: Frame, body: Mapping[str, object], error: BaseException | None = None, word: str = "completed"
     ) -> None:
         if frame.kind not in ("step", "tool") or frame.scope.span_id is None:
             return
@@ -283,10 +283,10 @@ class Observer(GraphCallbackHandler, Recorder):
             frame.recording.spans.leave(frame.kind, frame.scope.span_id, paused=True)
             return
         frame.recording.spans.leave(frame.kind, frame.scope.span_id)
-        # `Command(graph=Command.PARENT)` travels as an exception and is none.
+        # `Command(graph=Command.PARENT)` is raised as an exception, but is not an error.
         if error is not None and not isinstance(error, GraphBubbleUp):
-            word, said = "failed", {"error": described(error)}
-        payload = {"name": frame.name, **said, "duration_ms": frame.milliseconds()}
+            word, body = "failed", {"error": described(error)}
+        payload = {"name": frame.name, **body, "duration_ms": frame.milliseconds()}
         frame.within.event(f"{frame.kind}.{word}", payload, span_id=frame.scope.span_id)
 
     def _close_message(self, frame: Frame, payload: dict[str, object]) -> None:

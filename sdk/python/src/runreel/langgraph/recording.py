@@ -49,7 +49,7 @@ class Recording:
 
     @classmethod
     def gone_on(cls, client: Client, record: RunRecord, inputs: object) -> Recording:
-        """A run that is there already. What it was doing is read from its log, or raises as `found`."""
+        """An existing run, whose open spans are read from its log. Raises like `found`."""
         run_id = record["run_id"]
         recording = cls(client, client.attach(run_id))
         for envelope in pages(client, _routes.events(run_id, 0, ("step.*", "tool.*", "interrupt.*")), "events"):
@@ -63,11 +63,11 @@ class Recording:
         return recording
 
     def within(self, span_id: str | None) -> Scope[object]:
-        """Where to emit what lies in a span, or in none."""
+        """The scope for events in a span, or in the run itself."""
         return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id, self.run._upload)
 
     def resume(self, event: GraphResumeEvent) -> None:
-        """The graph resumes. Answers that the program gave itself, instead of a person through the API, are logged."""
+        """The graph resumes. Answers given by the program itself, not by a person through the API, are recorded."""
         answered = False
         for interrupt_id, value in self._answers():
             try:
@@ -75,7 +75,7 @@ class Recording:
                 promptly(self._client, _routes.resume(self.run_id, interrupt_id, decision, value))
                 answered = True
             except ApiError as error:
-                # Somebody else was quicker; the log says what they said.
+                # Another answer came first, and is in the log.
                 log.warning("interrupt %s of run %s: %s", interrupt_id, self.run_id, error)
             self.spans.leave("interrupt", interrupt_id)
         if answered:
@@ -83,7 +83,7 @@ class Recording:
         self._resumed({"checkpoint_id": event.checkpoint_id, "ns": "|".join(event.checkpoint_ns)})
 
     def interrupt(self, event: GraphInterruptEvent) -> None:
-        """The graph stops. It is said when the call ends, together with the rest of it."""
+        """The graph stops. All stops are recorded together when the call ends."""
         self._stops.append(event)
 
     def end(self, outputs: object) -> None:
@@ -143,7 +143,7 @@ class Recording:
         self.run.__exit__(None, None, None)
 
     def _close_abandoned(self) -> None:
-        """Ends the spans that were interrupted and that the graph never came back to."""
+        """Ends the spans that were interrupted and never resumed."""
         error = {"type": "Abandoned", "message": "the graph continued without it"}
         for span_id in self.spans.paused("tool"):
             self.run.event("tool.failed", {"error": error}, span_id=span_id)
@@ -152,7 +152,7 @@ class Recording:
 
 
 def goes_on(inputs: object) -> bool:
-    """Whether this input continues what the thread was doing, rather than begins something."""
+    """Whether this input continues the thread's earlier work, rather than starts anew."""
     return inputs is None or isinstance(inputs, Command)
 
 

@@ -25,9 +25,9 @@ class RunreelSaver(Checkpoints, AsyncCheckpoints):
     One saver can be shared by threads and by event loops. It keeps connections open: close it (`close`, `aclose`) or
     use it as a context manager, `with` or `async with`. Values are serialised by `serde`, by default LangGraph's own;
     with an `EncryptedSerializer` the server sees neither values nor state. It does see ids, the names of the channels
-    and the metadata, which is JSON: NUL characters and lone surrogates are removed, NaN becomes null, and what has no
-    form in JSON its `repr`. Of metadata over 64 KiB the longest members are left out, and it gets the member
-    `"$truncated": true`. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is removed:
+    and the metadata, which is JSON: NUL characters are removed, lone surrogates become `U+FFFD`, NaN becomes null, and
+    a value without a JSON form its `repr`. Of metadata over 64 KiB the longest members are left out, and it gets the
+    member `"$truncated": true`. A member of the metadata that is a JWT (a compact JWS, also after `Bearer`) is removed:
     LangGraph copies `configurable` there, and a service may pass its user's token in it. The state itself is stored
     unchanged; the server rejects one that contains a JWT of the server's own. A checkpoint belongs to the run named as
     `run_id` in its metadata, else to the one that a `RunreelCallback` in the config records. `url`, `token`,
@@ -50,7 +50,7 @@ class RunreelSaver(Checkpoints, AsyncCheckpoints):
         super().__init__(serde=serde)
         options: dict[str, Any] = {"token": token, "timeout": timeout, "retries": retries, "verify": verify}
         self._transport = DirectTransport(url, **options)
-        # Not a partial: that would print the token.
+        # Not a partial: its repr would contain the token.
         self._new_async_transport: Callable[[], AsyncTransport] = lambda: AsyncTransport(url, **options)
         self._async_transports: dict[asyncio.AbstractEventLoop, AsyncTransport] = {}
         self._lock = threading.Lock()
@@ -98,7 +98,7 @@ class RunreelSaver(Checkpoints, AsyncCheckpoints):
         return await self._async_transport().send(call)
 
     def _async_transport(self) -> AsyncTransport:
-        """That of the running loop: connections cannot be shared between loops."""
+        """The transport of the running loop: connections cannot be shared between loops."""
         loop = asyncio.get_running_loop()
         transport = self._async_transports.get(loop)
         if transport is None:

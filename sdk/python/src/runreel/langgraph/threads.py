@@ -41,7 +41,7 @@ def prune_calls(thread_ids: Sequence[str], strategy: str) -> list[Call]:
 
 
 def delta_calls(thread_id: str) -> Iterator[Call]:
-    """What finds the checkpoints of graphs with a `DeltaChannel`, if the thread has any."""
+    """The requests that find the thread's checkpoints of graphs with a `DeltaChannel`."""
     path = f"{thread_path(checked_thread_id(thread_id))}/checkpoints"
     return (Call("GET", path, {"filter": encode(mark).decode(), "limit": 1}) for mark in _DELTA_MARKS)
 

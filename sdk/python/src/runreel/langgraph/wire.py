@@ -1,7 +1,7 @@
-"""Checkpoints as the server takes and gives them, without any I/O.
+"""Checkpoints in the server's format, without any I/O.
 
-Values are serialised by LangGraph's serialiser and travel as `{"t": type, "b": base64}`; the server never decodes one.
-The versions of the channels travel once, as `versions`, and are put back into the checkpoint when it is read.
+Values are serialised by LangGraph's serialiser and sent as `{"t": type, "b": base64}`; the server never decodes one.
+The versions of the channels are sent once, as `versions`, and put back into the checkpoint when it is read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .._http import Call, quote
 from .._payload import TRUNCATED, _dump, _text, plain
 from .._thread_ids import checked_thread_id
 
-# A blob costs the server a row and a place in its index, some two hundred bytes; a short value costs itself in every
-# checkpoint it lives through.
+# A blob costs the server a row and an index entry, about 200 bytes; a short value is stored again in every checkpoint
+# that contains it.
 INLINE_CHARACTERS = 64
 
 METADATA_BYTES = 65_536
 
-# A compact JWS, bare or as a header carries it: base64 of `{"`, and three parts.
+# A compact JWS, bare or after `Bearer`: three parts, of which the first begins with the base64 of `{"`.
 _JWS = re.compile(r"(?:bearer\s+)?eyJ[\w-]*\.[\w-]*\.[\w-]*", re.IGNORECASE | re.ASCII)
 
 _SPLIT_FROM_STATE = frozenset({"id", "channel_values", "channel_versions"})
@@ -115,14 +115,14 @@ def put_call(
             inline[channel] = value
         elif channel in new_versions:
             blobs[channel] = {"version": new_versions[channel], **_typed(serde, value)}
-    # A new version without a value needs no blob: no blob of that version means no value when it is read.
+    # A new version without a value needs no blob: a missing blob is read as no value.
     state = {name: member for name, member in checkpoint.items() if name not in _SPLIT_FROM_STATE}
     state["channel_values"] = inline
     stored = _bounded(plain(_without_tokens(get_serializable_checkpoint_metadata(config, metadata))))
     body = {
         "ns": place.ns,
         "parent_id": place.checkpoint_id,
-        # None where the metadata says it, which the server looks at.
+        # None if it is in the metadata, where the server reads it.
         "run_id": None if "run_id" in stored else _made_by(config, place.thread_id),
         "checkpoint": _typed(serde, state),
         "metadata": stored,
@@ -141,7 +141,7 @@ def put_writes_call(
     task_path: str,
 ) -> Call:
     place = Place.of(config)
-    # What a task says about itself (an error, an interrupt) may change; what it has written may not.
+    # A task's status (an error, an interrupt) may change; its writes may not.
     upsert = all(channel in WRITES_IDX_MAP for channel, _ in writes)
     body = {
         "ns": place.ns,
@@ -165,7 +165,7 @@ def get_call(config: RunnableConfig) -> Call:
 
 
 def read_tuple(serde: SerializerProtocol, row: CheckpointRow) -> CheckpointTuple:
-    """A checkpoint as LangGraph knows it, from one as the server gives it."""
+    """LangGraph's form of a checkpoint, from the server's."""
     place = Place(row["thread_id"], row["ns"], row["checkpoint_id"])
     state = _loaded(serde, row["checkpoint"])
     values = state.get("channel_values") or {}
@@ -183,16 +183,16 @@ def read_tuple(serde: SerializerProtocol, row: CheckpointRow) -> CheckpointTuple
 
 
 def encode(body: object) -> bytes:
-    """JSON without the characters that neither the server nor its database keeps: NUL, and lone surrogates.
+    """JSON without NUL characters, and with `U+FFFD` for lone surrogates: the server stores neither.
 
-    Raises TypeError for what JSON has no form for, ValueError for NaN and infinities.
+    Raises TypeError for a value without a JSON form, ValueError for NaN and infinities.
     """
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if "\\u0000" not in text:
         try:
             return text.encode()
         except UnicodeEncodeError:
-            # A surrogate without its partner.
+            # A lone surrogate.
             pass
     return json.dumps(_clean(body), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
@@ -215,7 +215,7 @@ def _typed(serde: SerializerProtocol, value: object) -> dict[str, str]:
 
 
 def _without_tokens(metadata: Mapping[str, object]) -> dict[str, object]:
-    """LangGraph copies what is configurable into the metadata, also the token of a user that a service passes on."""
+    """Without JWTs: LangGraph copies `configurable` into the metadata, also a user's token that a service passes on."""
     return {
         name: _without_tokens(value) if isinstance(value, Mapping) else value
         for name, value in metadata.items()
@@ -224,8 +224,8 @@ def _without_tokens(metadata: Mapping[str, object]) -> dict[str, object]:
 
 
 def _bounded(metadata: dict[str, object]) -> dict[str, object]:
-    """Without its longest members, and marked, where it is longer than the server takes."""
-    # Each with its comma, and the mark.
+    """The metadata without its longest members, and marked, if it is over the server's bound."""
+    # Each member with its comma.
     sizes = {name: len(_dump({name: member})) - 1 for name, member in metadata.items()}
     total = sum(sizes.values()) + 1
     if total <= METADATA_BYTES:

@@ -1,11 +1,11 @@
 import type { UIMessageChunk } from "ai";
 
-/** The server says something every 10 s; two and a half silent periods mean a dead peer. */
+/** The server sends something every 10 s; two and a half silent periods mean a dead peer. */
 const idle_ms = 25_000;
 
 /**
- * The chunks of a response as they come. Returns true when the message was said to its end. Throws when the connection
- * breaks or falls silent; a body that just ends was cut off, too, and returns false.
+ * The chunks of a response as they arrive. Returns true at the end of the message, false when the body ends before it.
+ * Throws when the connection breaks or falls silent.
  */
 export async function* chunksOf(
   body: ReadableStream<Uint8Array>,
@@ -28,7 +28,7 @@ export async function* chunksOf(
       }
     }
   } finally {
-    // Also when nobody reads on, and when it broke by itself.
+    // Also when the reader stops early, and when the connection broke.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -1,27 +1,27 @@
 import type { UIMessage, UIMessageChunk } from "ai";
 
 /**
- * One message over several connections. Each but the first says it from its beginning again. What the reader has of the
- * last step is taken back then (`reset-step`), and said anew with what follows; what is before it stays.
+ * One message over several connections. Each one after the first replays it from the beginning. The reader's last step
+ * is then taken back (`reset-step`) and sent again with what follows; earlier steps stay.
  *
- * A step in which a text was being written when the next one began goes on for its reader: a log has a text where it
- * ended, so only a step that began between texts is the same place for every reader.
+ * A step that begins while a text is open is not shown as a new one: a log has a text where it ended, so only a step
+ * that begins between texts is the same place for every reader.
  */
 export class Message {
   #id: string | undefined;
-  /** The steps that this connection began, and which of them is the reader's last. */
+  /** The number of steps that this connection began, and the number of the reader's last one. */
   #steps: number;
   #last: number;
-  /** Texts that are being written. */
+  /** The ids of open texts. */
   readonly #open = new Set<string>();
-  /** Texts that were said anew, each of which is asked for once. */
+  /** The ids of replacement texts; the message is requested again once for each. */
   readonly #anew = new Set<string>();
-  /** Whether the reader has what is being said. */
+  /** Whether the replay is still at steps that the reader has. */
   #isBehind = false;
-  /** The results of the page's own tools, which nobody else knows. */
+  /** The results of the page's own tools, which only the page has. */
   readonly #own = new Map<string, UIMessageChunk>();
 
-  /** `goesOn` is what the reader has of a message that a post continues. */
+  /** `goesOn` is the message that a post continues, as the reader has it. */
   constructor(goesOn?: UIMessage) {
     this.#id = goesOn?.id;
     const parts = goesOn?.parts ?? [];
@@ -37,7 +37,7 @@ export class Message {
     }
   }
 
-  /** From here on it is said again from its beginning. */
+  /** The next connection replays the message from its beginning. */
   again(): void {
     this.#isBehind = true;
     this.#steps = 0;
@@ -45,8 +45,8 @@ export class Message {
   }
 
   /**
-   * Whether a text begins that replaces one, because what was said of that is not how it turned out. The server has no word
-   * for it and says both; said from its beginning again, the message has only the right one.
+   * Whether a text begins that replaces an earlier one, which was streamed differently from what was stored. The
+   * protocol cannot express that, so the server sends both; a replay of the message has only the stored one.
    */
   isReplacement(chunk: UIMessageChunk): boolean {
     if ((chunk.type !== "text-start" && chunk.type !== "reasoning-start") || !chunk.id.endsWith("~"))
@@ -56,7 +56,7 @@ export class Message {
     return isFirst;
   }
 
-  /** What the reader gets for a chunk. Throws if it belongs to another message: the chat went on elsewhere. */
+  /** The chunks that the reader gets for a chunk. Throws if it is of another message: the chat continued elsewhere. */
   take(chunk: UIMessageChunk): UIMessageChunk[] {
     const { type } = chunk;
     if (type === "start") this.#started(chunk);
@@ -65,13 +65,13 @@ export class Message {
       if (this.#steps < this.#last) return [];
       this.#isBehind = false;
       const reset: UIMessageChunk = { type: "reset-step" };
-      // The step that it begins is the one that the reader is in.
-      return this.#last > 0 ? [reset] : [reset, ...this.#said(chunk)];
+      // The chunk begins the step that the reader is in.
+      return this.#last > 0 ? [reset] : [reset, ...this.#passOn(chunk)];
     }
-    return this.#said(chunk);
+    return this.#passOn(chunk);
   }
 
-  #said(chunk: UIMessageChunk): UIMessageChunk[] {
+  #passOn(chunk: UIMessageChunk): UIMessageChunk[] {
     const { type } = chunk;
     if (type === "text-start" || type === "reasoning-start") this.#open.add(chunk.id);
     else if (type === "text-end" || type === "reasoning-end") this.#open.delete(chunk.id);

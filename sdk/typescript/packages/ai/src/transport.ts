@@ -9,29 +9,29 @@ export interface RunreelChatOptions extends Omit<ClientOptions, "onError"> {
   /** Sent with every post, such as `{ tools }` with the tools that the page executes. */
   body?: object | (() => object);
   /**
-   * `true` makes `stop` cancel the run. Only for chats that are made outside of components (`useChat({ chat })`): one that
-   * `useChat` makes is also stopped when its component goes away. Without it, `stop` leaves the run alone.
+   * `true` makes `stop` cancel the run. Only for chats created outside of components (`useChat({ chat })`): one created
+   * by `useChat` is also stopped when its component unmounts. Without it, `stop` does not affect the run.
    */
   stopCancels?: boolean;
   /**
-   * `true` makes `resumeStream` show the last answer also if it has ended. Only for a page that resumes because an answer was
-   * under way when it loaded what was said before, and that left it out: it may end in between.
+   * `true` makes `resumeStream` show the last answer also if it has ended. Only for a page that resumes because an
+   * answer was unfinished when it loaded the earlier messages, and that left this answer out: it may have ended since.
    */
   resumesEnded?: boolean;
-  /** How often in a row a lost answer is asked for without anything new, before the chat reports an error; 20 by default. */
+  /** How often in a row a lost answer is requested without progress before the chat reports an error; 20 by default. */
   retries?: number;
 }
 
 type Sent<M extends UIMessage> = Parameters<ChatTransport<M>["sendMessages"]>[0];
 type Resumed<M extends UIMessage> = Parameters<ChatTransport<M>["reconnectToStream"]>[0];
 
-/** At most, before the first repetition and before any: chance spreads what waits for one server. */
+/** The longest waits before the first retry and before any. The wait is random below that, to spread the load. */
 const firstWait_ms = 250;
 const wait_ms_max = 5_000;
-/** Answers of a moment: no network, a server that restarts or is busy, a proxy without one. */
+/** Transient statuses: no network, a server that restarts or is busy, a proxy without a server. */
 const passing = new Set([0, 408, 425, 429, 502, 503, 504]);
 
-/** What comes of a connection that broke. */
+/** The result of a connection that broke. */
 const brokenOff = { done: true, value: false } as const;
 
 /** One answer that is being followed. */
@@ -39,7 +39,7 @@ interface Following {
   chatId: string;
   message: Message;
   headers: Record<string, string>;
-  /** Aborted when the chat wants no more of it. */
+  /** Aborted when the chat stops or leaves the answer. */
   signal: AbortSignal | undefined;
   /** How often the chat had been resumed when it began. */
   turn: number;
@@ -50,15 +50,16 @@ interface Following {
 /**
  * The transport of `useChat` for an agent behind Runreel: `new Chat({ transport: new RunreelChatTransport({ agent }) })`.
  *
- * Beyond what `DefaultChatTransport` does, an answer that is cut off in the middle goes on by itself, each part of it once;
- * `cancel` ends the run, not only its display; a refused credential is renewed; and of the messages only the new ones
- * travel. `resumeStream` (`useChat({ resume: true })`) shows a message that is under way from its beginning.
+ * Unlike with `DefaultChatTransport`, an answer that is cut off continues automatically, each part of it once; `cancel`
+ * ends the run, not only its display; a refused credential is renewed; and only new messages are sent. `resumeStream`
+ * (`useChat({ resume: true })`) shows an unfinished message from its beginning.
  *
- * Requests that the server refuses reject with a `RunreelError`, and so does a chat that was cut off for longer than
- * `retries` allow. A post is not repeated: whether the server got it is for `resumeStream` to see.
+ * Requests that the server refuses reject with a `RunreelError`, and so does a chat whose server is unreachable for
+ * longer than `retries` allow; an answer that breaks off that often without progress fails with an `Error`. A post is
+ * not repeated: `resumeStream` shows whether the server received it.
  */
 export class RunreelChatTransport<M extends UIMessage = UIMessage> implements ChatTransport<M> {
-  /** What `resumeStream` shows begins at the beginning of the message. */
+  /** `resumeStream` shows the message from its beginning. */
   readonly resumeStreamIsReplay = true;
   readonly #client: Client;
   readonly #path: string;
@@ -67,7 +68,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
   readonly #resumesEnded: boolean;
   readonly #body: RunreelChatOptions["body"];
   readonly #retries: number;
-  /** How often each chat was resumed: a new one aborts the one before, which is no stop. */
+  /** How often each chat was resumed: resuming aborts the stream before, which does not count as a stop. */
   readonly #resumed = new Map<string, number>();
 
   constructor({
@@ -89,7 +90,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
 
   async sendMessages({ chatId, messages, trigger, messageId, abortSignal, headers, body }: Sent<M>) {
     const last = messages.findLastIndex(({ role }) => role === "assistant");
-    // What came before the last answer is in the agent's thread.
+    // The messages before the last answer are in the agent's thread.
     const news = messages.slice(Math.max(last, 0));
     const own = typeof this.#body === "function" ? this.#body() : this.#body;
     const posted = { ...own, ...body, id: chatId, messages: news, trigger, messageId };
@@ -98,7 +99,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
     const over = new AbortController();
     const turn = this.#resumed.get(chatId) ?? 0;
     const following = { chatId, message, headers: plain(headers), signal: abortSignal, over, turn };
-    // Not aborted with the chat's signal: the run is there when it is answered, and may be cancelled then.
+    // Not aborted with the chat's signal: once it is answered the run exists, and can be cancelled.
     const call = { method: "POST", body: posted, headers: following.headers, signal: over.signal };
     return this.#stream(following, this.#client.transport.call(this.#path, call));
   }
@@ -119,7 +120,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
     return response.status === 204 ? null : this.#stream(following, Promise.resolve(response));
   }
 
-  /** Cancels the chat's run, and what works for it. Its answer then ends as aborted, here and in every other page. */
+  /** Cancels the chat's run and its descendants. Its answer then ends as aborted, here and in every other page. */
   async cancel(chatId: string): Promise<void> {
     const { runs } = await this.#client.runs.list({ thread_id: chatId, agent: this.#agent, limit: 1 });
     const [newest] = runs;
@@ -146,10 +147,10 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
       if (signal?.aborted) queueMicrotask(stop);
       else signal?.addEventListener("abort", stop, { once: true });
     });
-    // Nobody may be waiting when it happens.
+    // Nothing may be awaiting it when it rejects.
     stopped.catch(() => undefined);
     const chunks = this.#chunks(following, first);
-    // Refusals are told before there is a stream.
+    // A refusal rejects before there is a stream.
     await Promise.race([first, stopped]);
     return new ReadableStream<UIMessageChunk>(
       {
@@ -176,7 +177,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
     let response = await first;
     for (let attempt = 0; ;) {
       const chunks = chunksOf(response.body as ReadableStream<Uint8Array>);
-      // An error may be the server's word for "come back", and is one only if the message goes on to its end.
+      // An error is held back: if the connection ends right after it, it only asks to reconnect.
       let held: UIMessageChunk[] = [];
       try {
         for (;;) {
@@ -203,7 +204,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
     }
   }
 
-  /** Asks for the message again until there is an answer; and how often it was asked for since something new came. */
+  /** Requests the message again until there is an answer. Also returns how often that was since the last progress. */
   async #back(following: Following, attempt: number): Promise<[Response, number]> {
     for (let n = attempt; ; n++) {
       if (n > this.#retries) throw new Error(`the answer broke off ${n} times without anything new`);
@@ -217,7 +218,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
     }
   }
 
-  /** Leaves an answer; and cancels it, if that is what a stop means and the chat is not only being resumed anew. */
+  /** Leaves an answer, and cancels its run if `stopCancels` is set and the chat is not just being resumed again. */
   async #stop({ chatId, over, turn }: Following, first: Promise<Response>): Promise<void> {
     await Promise.resolve();
     const isAnew = turn !== (this.#resumed.get(chatId) ?? 0);
@@ -225,7 +226,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
       await first;
       if (this.#stopCancels && !isAnew) await this.cancel(chatId);
     } catch {
-      // Whoever stops it does not wait for this, and would only hear that there is nothing to stop.
+      // The caller does not wait for this, and it only fails if there is nothing to stop or no server.
     } finally {
       over.abort();
     }

@@ -1,4 +1,4 @@
-/** How long to wait before connecting again: full jitter, so that a thousand tabs do not come back at once. */
+/** Bounds of the wait before reconnecting, with full jitter, so that a thousand tabs do not reconnect at once. */
 export const floor_ms = 250;
 export const ceiling_ms = 15_000;
 
@@ -12,7 +12,7 @@ export function backoff(attempt: number, base_ms: number, random: number, retryA
   return Math.max(floor_ms + random * (top - floor_ms), retryAfter_ms);
 }
 
-/** A day: a timer of more than 24 days would ring at once. */
+/** A day: a timer of more than 24 days would fire at once. */
 const wait_ms_max = 86_400_000;
 
 /** `Retry-After` in seconds or as a date, at most a day; 0 when there is none. */
@@ -22,7 +22,7 @@ export function retryAfterMs(header: string | null, now: number): number {
   return Math.min(Math.max(0, wait_ms || 0), wait_ms_max);
 }
 
-/** Whether a request that got this status may be answered otherwise later; 0 is no answer at all. */
+/** Whether a request with this status may succeed later; 0 is no answer at all. */
 export function isPassing(status: number): boolean {
   return status === 0 || status >= 500 || [408, 425, 429].includes(status);
 }

@@ -15,26 +15,26 @@ import {
 import type { CreateRun } from "./types.js";
 
 export interface ClientOptions extends Partial<TransportOptions> {
-  /** Hears of trouble with emitting, each kind once. Default: a line on the console. */
+  /** Called for errors of emitting, once for each kind. Default: a line on the console. */
   onError?: (error: Error) => void;
 }
 
 /** Where a stream begins, and what it shows. */
 export interface Following {
-  /** The cursor to go on after: a seq, or a stream's `lastEventId`. Without it (and `tail`) it starts at the beginning. */
+  /** The cursor to continue after: a seq, or a stream's `lastEventId`. Without it (and `tail`), from the beginning. */
   after?: string | number | null | undefined;
-  /** Without a cursor: the last so many events, 0 to 1000, and then what comes. */
+  /** Without a cursor: starts with this many of the last events, 0 to 1000. */
   tail?: number | null | undefined;
-  /** Only these types; families such as `tool.*` too. */
+  /** Only these types, or families such as `tool.*`. */
   types?: readonly string[] | undefined;
   /** `false` leaves out deltas and snapshots. */
   tokens?: boolean | undefined;
   signal?: AbortSignal | undefined;
 }
 
-/** A new run to tell of. Members of any kind may be `input` and `metadata`; they are made plain. */
+/** A new run to record. `input` and `metadata` may contain any values, which are converted to JSON. */
 export type NewRun = Omit<CreateRun, "start" | "at" | "parent_run_id"> & {
-  /** The run that this one works for. One of this client's is created first. */
+  /** The parent run. One of this client's is created first. */
   parent?: Scope | string | null;
 };
 
@@ -63,7 +63,7 @@ function defaultUrl(): string {
  * Outside of pages, `url` and `token` default to the variables `RUNREEL_URL` and `RUNREEL_TOKEN`.
  */
 export class Client {
-  /** Requests to the server: what all of this is made of. */
+  /** Requests to the server, on which everything here is built. */
   readonly transport: Transport;
   readonly runs: Runs;
   readonly threads: Threads;
@@ -79,7 +79,7 @@ export class Client {
     this.#room = new Room(options.onError ?? ((error) => console.warn(`runreel: ${error.message}`)));
   }
 
-  /** Durable events of all runs of this client that were given up. */
+  /** How many durable events of all runs of this client were dropped. */
   get dropped(): number {
     return this.#room.dropped;
   }
@@ -101,25 +101,25 @@ export class Client {
     return this.#follow(path, options, {}, new RunOrder(cursorOf(after), isSparse));
   }
 
-  /** Follows every run of a thread, also those to come. It never ends by itself. */
+  /** Follows all runs of a thread, also future ones. It does not end until it is closed. */
   streamThread(thread_id: string, options: Following = {}): EventStream {
     return this.#feed(`/api/stream/threads/${segment(thread_id)}`, options);
   }
 
-  /** Follows everything the credential may read; `role` narrows it. It never ends by itself. */
+  /** Follows everything the credential may read; `role` narrows it. It does not end until it is closed. */
   streamAll({ role, ...options }: Following & { role?: string | null } = {}): EventStream {
     return this.#feed("/api/stream/runs", options, { role });
   }
 
   /**
-   * Tells of a new run: events go into a queue and are sent in batches. It never throws into its host and never makes it
-   * wait; what could not be sent is counted in `dropped`. With `lease_ms` it renews the run's lease until the run has ended:
-   * one whose program was killed reads `stalled`.
+   * Records a new run: events are queued and sent in batches. Emitting never throws and never waits; events that could
+   * not be sent are counted in `dropped`. With `lease_ms` the run's lease is renewed until the run has ended: one whose
+   * program was killed is reported as `stalled`.
    */
   run({ parent, ...members }: NewRun = {}): RunEmitter {
     const run_id = members.run_id ?? newRunId();
     const parent_run_id = typeof parent === "object" ? parent?.run_id : parent;
-    // A line of at most so many characters; titles are made of what people write.
+    // The contract wants one line of at most 512 characters; titles often contain what people write.
     const title = members.title?.replace(/\p{Cc}/gu, " ").slice(0, 512);
     const creation = encoded({ ...members, title, run_id, parent_run_id, at: new Date().toISOString() });
     const before = typeof parent === "object" && parent !== null ? this.#outboxes.get(parent) : undefined;
@@ -127,13 +127,13 @@ export class Client {
     return this.#emitter(outbox, members.lease_ms);
   }
 
-  /** Goes on telling of a run that exists. */
+  /** Continues to record an existing run. */
   attach(run_id: string): RunEmitter {
     return this.#emitter(new Outbox(this.transport, run_id, this.#room, null, null));
   }
 
   #emitter(outbox: Outbox, lease_ms?: number | null): RunEmitter {
-    // One that fails is made up for by the next, and by every event.
+    // A failed heartbeat is made up for by the next one, and by every event.
     const beat = () => void this.runs.heartbeat(outbox.run_id).catch(() => undefined);
     const emitter = new RunEmitter(outbox, beat, lease_ms);
     this.#outboxes.set(emitter, outbox);

@@ -1,47 +1,47 @@
-/** Of a message, and of all the stacks in one error. */
+/** Of a message, and of all stacks of one error together. */
 const chars_max = 16_384;
-/** An error, its causes, and theirs. */
+/** Maximum number of errors in one tree of causes and group members. */
 const errors_max = 16;
 
-type Told = Record<string, unknown>;
+type Described = Record<string, unknown>;
 
 /**
- * What failed, as `run.failed`, `tool.failed` … tell it: an `Error` with its stack and its causes, an object as it is, and
- * anything else that can be thrown as the message.
+ * An error as `run.failed`, `tool.failed` … carry it: an `Error` with its stack and its causes, an object unchanged,
+ * and any other thrown value as the message.
  */
 export function described(error: unknown): unknown {
-  const told: Told[] = [];
+  const nodes: Described[] = [];
   try {
-    const whole = tell(error, told, new Set());
-    const share = Math.floor(chars_max / told.length);
-    for (const each of told) if ("stack" in each) each["stack"] = cut(each["stack"] as string, share);
+    const whole = describe(error, nodes, new Set());
+    const share = Math.floor(chars_max / nodes.length);
+    for (const each of nodes) if ("stack" in each) each["stack"] = cut(each["stack"] as string, share);
     return whole;
   } catch {
-    // A getter or a toString of the host's.
+    // A getter or a toString of the host threw.
     return { type: "Error", message: "…" };
   }
 }
 
-function tell(error: unknown, told: Told[], seen: Set<unknown>): unknown {
+function describe(error: unknown, nodes: Described[], seen: Set<unknown>): unknown {
   if (!(error instanceof Error)) {
     const isObject = typeof error === "object" && error !== null;
     return isObject ? error : { type: "Error", message: clipped(String(error)) };
   }
-  const { name, message, stack, cause, code, errors } = error as Error & Told;
+  const { name, message, stack, cause, code, errors } = error as Error & Described;
   const made = error.constructor.name;
-  // A class that has not set its name; that of a minified one says nothing.
+  // A class that has not set `name` has its constructor's, unless that looks minified.
   const type = name === "Error" && made.length > 2 ? made : String(name);
-  const one: Told = { type, message: clipped(String(message)) };
-  told.push(one);
+  const one: Described = { type, message: clipped(String(message)) };
+  nodes.push(one);
   seen.add(error);
   if (typeof code === "string") one["code"] = code;
   if (typeof stack === "string") one["stack"] = framesOf(stack);
-  const isNext = (other: unknown) => other !== undefined && told.length < errors_max && !seen.has(other);
-  if (isNext(cause)) one["cause"] = tell(cause, told, seen);
+  const isNext = (other: unknown) => other !== undefined && nodes.length < errors_max && !seen.has(other);
+  if (isNext(cause)) one["cause"] = describe(cause, nodes, seen);
   if (Array.isArray(errors)) {
     const members: unknown[] = [];
     for (const member of errors.slice(0, errors_max))
-      if (isNext(member)) members.push(tell(member, told, seen));
+      if (isNext(member)) members.push(describe(member, nodes, seen));
     one["errors"] = members;
   }
   return one;

@@ -2,38 +2,38 @@ import { described } from "./described.js";
 import { encoded } from "./payload.js";
 import type { Outbox } from "./outbox.js";
 
-/** Where an event belongs: its own span, and the one around it. */
+/** The place of an event: its own span, and its parent span. */
 export interface Placed {
   span_id?: string;
   parent_span_id?: string;
 }
 
-/** Hexadecimal digits by chance, two for each byte. */
+/** Random hexadecimal digits, two for each byte. */
 function digits(bytes: number): string {
   const chance = crypto.getRandomValues(new Uint8Array(bytes));
   return [...chance].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A UUID of version 7: the time, then chance. */
+/** A UUID version 7: the time, then random bits. */
 export function newRunId(): string {
   const text = Date.now().toString(16).padStart(12, "0") + digits(9);
   return text.replace(/(.{8})(.{4})(.{3})(.{3})/, "$1-$2-7$3-a$4-");
 }
 
-/** Unique within a run, whoever else emits into it. */
+/** A random id, unique within a run even if other programs emit into it. */
 export const newId = (): string => digits(12);
 
-/** What may happen in a run, and in a step or a tool of it. Nothing here waits, and nothing throws. */
+/** Emits into a run, or into a step or a tool of it. Nothing here waits, and nothing throws. */
 export class Scope {
   protected constructor(
     /** @internal */
     protected readonly outbox: Outbox,
     readonly run_id: string,
-    /** The span that everything emitted here is inside of; null directly in the run. */
+    /** The parent span of everything emitted here; null directly in the run. */
     readonly span_id: string | null,
   ) {}
 
-  /** An event of any type of the contract. Any value may be its payload. */
+  /** Emits an event of any type of the contract, with any value as its payload. */
   emit(type: string, payload: unknown = {}, placed: Placed = {}): void {
     const around = this.span_id === null ? {} : { parent_span_id: this.span_id };
     const isDelta = type.endsWith(".delta");
@@ -43,12 +43,12 @@ export class Scope {
     this.outbox.put({ json, isDelta, isVital: /^run\.(completed|failed|cancelled)$/.test(type) });
   }
 
-  /** `step.started`; the span that is returned ends it. */
+  /** Emits `step.started`; `complete` or `fail` of the returned span ends it. */
   step(name: string, payload: object = {}): Span {
     return new Span(this, this.outbox, "step", name, payload);
   }
 
-  /** `tool.started` with its arguments; `complete(result)` or `fail(error)` ends it. */
+  /** Emits `tool.started` with its arguments; `complete(result)` or `fail(error)` ends it. */
   tool(name: string, args?: unknown, span_id?: string): Span {
     return new Span(this, this.outbox, "tool", name, { args }, span_id);
   }
@@ -58,13 +58,13 @@ export class Scope {
     return new Message(this, role);
   }
 
-  /** `log.info` and its like. */
+  /** Emits `log.info`, `log.warn` and so on. */
   log(level: "debug" | "info" | "warn" | "error", message: string, more: object = {}): void {
     this.emit(`log.${level}`, { message, ...more });
   }
 }
 
-/** A step or a tool that is under way. What is emitted through it is inside of it. */
+/** A step or a tool call in progress. Events emitted through it are nested in it. */
 export class Span extends Scope {
   readonly #around: Scope;
   readonly #family: string;
@@ -88,12 +88,12 @@ export class Span extends Scope {
     around.emit(`${family}.started`, { name, ...payload }, { span_id });
   }
 
-  /** The end: a tool's result, or members for the end of a step. Only the first end counts. */
+  /** Ends it with a tool's result, or with members for the end of a step. Only the first end counts. */
   complete(result?: unknown): void {
     this.#end("completed", this.#family === "tool" ? { result } : result);
   }
 
-  /** The end, with what went wrong: an `Error` (with its stack and causes), a text, or anything. Only the first end counts. */
+  /** Ends it with an error: an `Error` (with its stack and causes), a text, or any value. Only the first end counts. */
   fail(error: unknown): void {
     this.#end("failed", { error: described(error) });
   }
@@ -123,17 +123,17 @@ export class Message {
     this.#role = role;
   }
 
-  /** The next piece, as the model says it; nothing, when it says nothing. */
+  /** Adds the next piece of the model's text; an empty one does nothing. */
   token(text: string | null | undefined): void {
     if (this.#hasEnded || !text) return;
     this.#text += text;
-    // The server takes 64 KiB in a delta.
+    // The server accepts 64 KiB in a delta.
     const pieces = text.match(/[^]{1,8000}/gu) ?? [];
     for (const piece of pieces)
       this.#around.emit("message.delta", { text: piece }, { span_id: this.span_id });
   }
 
-  /** `message.completed` with what was streamed, or with `text` in its place; `more` may have `usage` and `model`. */
+  /** Emits `message.completed` with what was streamed, or with `text` instead; `more` may have `usage` and `model`. */
   complete(text = this.#text, more: object = {}): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -143,7 +143,7 @@ export class Message {
   }
 }
 
-/** A run that this program tells of, made by `client.run` or `client.attach`. */
+/** A run that this program records, made by `client.run` or `client.attach`. */
 export class RunEmitter extends Scope {
   #hasEnded = false;
 
@@ -151,22 +151,22 @@ export class RunEmitter extends Scope {
   constructor(outbox: Outbox, beat: () => void, lease_ms: number | null = null) {
     super(outbox, outbox.run_id, null);
     if (lease_ms === null) return;
-    // The server takes 0 for a minute.
+    // The server treats 0 as a minute.
     const timer = setInterval(() => (this.ended ? clearInterval(timer) : beat()), (lease_ms || 60_000) / 3);
     (timer as { unref?: () => void }).unref?.();
   }
 
-  /** Durable events of this run that were given up: the queue was full, or the server refused them. */
+  /** How many durable events of this run were dropped: the queue was full, or the server refused them. */
   get dropped(): number {
     return this.outbox.dropped;
   }
 
-  /** Whether the run takes no more events: it was ended here, or the server said so (cancelled by another client). */
+  /** Whether the run accepts no more events: it was ended here, or (by another client) on the server. */
   get ended(): boolean {
     return this.#hasEnded || this.outbox.over !== null;
   }
 
-  /** Whether everything emitted so far has reached the server within `timeout_ms`. Never rejects. */
+  /** Whether everything emitted so far was stored or refused within `timeout_ms`. Never rejects. */
   flush(timeout_ms = 5_000): Promise<boolean> {
     return this.outbox.flush(timeout_ms);
   }
@@ -176,7 +176,7 @@ export class RunEmitter extends Scope {
     return this.#end("run.completed", { output });
   }
 
-  /** Ends the run with `run.failed` and the error: of an `Error` its type, message, stack and causes; and flushes. */
+  /** Ends the run with `run.failed` and the error (of an `Error` its type, message, stack and causes), and flushes. */
   fail(error: unknown): Promise<boolean> {
     return this.#end("run.failed", { error: described(error) });
   }

@@ -1,9 +1,9 @@
 import type { Problem } from "./types.js";
 
 /**
- * Why a request was refused, or why a stream cannot go on. `message` is for people; `code` is the stable word of the
- * contract (`not_found`, `cursor_ahead`, `unauthorized` …), or one made here: `unreachable` (no answer), `http_502` (an
- * answer that is not the server's).
+ * Why a request was refused, or why a stream cannot continue. `message` is for people; `code` is the stable word of the
+ * contract (`not_found`, `cursor_ahead`, `unauthorized` …), or one of this package: `unreachable` (no answer),
+ * `http_502` (an answer that is not the server's).
  */
 export class RunreelError extends Error {
   override readonly name = "RunreelError";
@@ -22,7 +22,7 @@ export class RunreelError extends Error {
   }
 }
 
-/** No answer came: a name that cannot be resolved, a closed port, a page that may not ask (CORS), no network. */
+/** No answer: a name that cannot be resolved, a closed port, a page that is not allowed to ask (CORS), no network. */
 export function unreachable(cause: unknown): RunreelError {
   return new RunreelError(
     { title: "The server cannot be reached", status: 0, code: "unreachable" },

@@ -2,18 +2,18 @@ import type { components } from "./schema.js";
 
 type Schemas = components["schemas"];
 
-/** Any JSON object: members nobody promised. */
+/** Any JSON object; no member is guaranteed. */
 export interface Fields {
   [member: string]: unknown;
 }
 
-/** What every payload over 64 KiB has instead of its own members: where its JSON is, and the first 2 KiB of it. */
+/** The members of a payload over 64 KiB, in place of its own: where its JSON is, and the first 2 KiB of it. */
 export interface Pointer {
   $artifact?: { artifact_id: string; sha256: string; size: number; media_type: string };
   preview?: string;
 }
 
-/** Numbers that the server sums: tokens, or what a producer counts. */
+/** Numbers that the server sums: tokens, or whatever a producer counts. */
 export type Usage = Record<string, unknown>;
 
 interface Started extends Fields {
@@ -37,7 +37,7 @@ export interface SentError {
   /** Lines, as the language prints them; at most 16 384 characters in one error and its causes. */
   stack?: string;
   cause?: SentError;
-  /** Of a group: its members. */
+  /** The members of a group. */
   errors?: SentError[];
 }
 
@@ -45,8 +45,8 @@ interface Failed extends Ended {
   error?: SentError | string | Fields;
 }
 
-interface Said extends Ended {
-  /** Of a message: `assistant`, `user`, `system`, `tool` … */
+interface CompletedText extends Ended {
+  /** The role of a message: `assistant`, `user`, `system`, `tool` … */
   role?: string;
   content?: string | { type?: string; text?: string }[];
   text?: string;
@@ -59,7 +59,7 @@ interface Log extends Fields {
 
 /**
  * Payloads by type: the closed families of the contract. The server does not check the members, hence all are optional.
- * Declare the types of your own families here, and they are part of every union:
+ * Declare the types of your own families here to make them part of every union:
  *
  * ```ts
  * declare module "@runreel/client" {
@@ -87,8 +87,8 @@ export interface Payloads {
   "worker.spawned": Started & { run_id?: string };
   "worker.completed": Ended & { run_id?: string };
   "worker.failed": Failed & { run_id?: string };
-  "message.completed": Said;
-  "reasoning.completed": Said;
+  "message.completed": CompletedText;
+  "reasoning.completed": CompletedText;
   "artifact.created": Fields & { artifact_id?: string; name?: string; media_type?: string; size?: number };
   "state.checkpointed": Fields;
   "state.compacted": Fields;
@@ -110,14 +110,14 @@ export interface EventOf<Type extends string, Payload> extends Envelope {
 }
 
 /**
- * A durable event, which has a place in the log. The type decides about the payload. Events of families of your own arrive
- * like `custom.*`; those declared in {@link Payloads} have their payload's type.
+ * A durable event, which has a place in the log. Its type determines the payload. Events of your own families arrive
+ * like `custom.*`; those declared in {@link Payloads} have the payload declared there.
  */
 export type RunEvent =
   | { [Type in keyof Payloads]: EventOf<Type, Payloads[Type]> }[keyof Payloads]
   | EventOf<`custom.${string}`, Fields>;
 
-/** A token or an output chunk: live only, never in the log. `offset` counts the characters of its span before it. */
+/** A token or an output chunk: live only, never in the log. `offset` is the number of its span's characters before. */
 export interface DeltaEvent extends Envelope {
   type: `${string}.delta`;
   seq: null;
@@ -127,7 +127,7 @@ export interface DeltaEvent extends Envelope {
 /** The text so far of a span that is being written; it replaces what you have. `offset` is its length in characters. */
 export interface Snapshot {
   type: "message.snapshot";
-  /** The type of the deltas that go on with it. */
+  /** The type of the deltas that continue it. */
   delta_type: string;
   run_id: string;
   span_id: string;
@@ -137,14 +137,14 @@ export interface Snapshot {
   offset: number;
 }
 
-/** Everything stored so far has been delivered. A feed says in `cursor` how far it was read. */
+/** Everything stored so far has been delivered. In a feed, `cursor` is how far it was read. */
 export interface CaughtUp {
   type: "stream.caught_up";
   last_seq: number | null;
   cursor: string | null;
 }
 
-/** Something after the cursor was deleted; the stream goes on behind it. Numbers are seqs, and null in a feed. */
+/** Events after the cursor were deleted; the stream continues after them. Seqs; in a feed, a cursor and null. */
 export interface Gap {
   type: "stream.gap";
   requested_after: number | string | null;
@@ -168,17 +168,17 @@ export interface Stalled {
   last_seq: number;
 }
 
-/** The server asks to come back later, which happens by itself. */
+/** The server asks to reconnect later, which happens automatically. */
 export interface Draining {
   type: "stream.draining" | "stream.reset";
   retry_ms: number;
   reason?: string;
 }
 
-/** What the server says about the stream itself. */
+/** The server's frames about the stream itself. */
 export type Control = CaughtUp | Gap | End | Stalled | Draining;
 
-/** Everything a stream hands on, told apart by `type`; {@link isEvent} tells what is in the log. */
+/** Everything a stream yields, distinguished by `type`; {@link isEvent} selects what is in the log. */
 export type StreamEvent = RunEvent | DeltaEvent | Snapshot | Control;
 
 /** Whether it is a durable event, with a `seq` and a place in the log. */
@@ -191,22 +191,22 @@ export function isDelta(event: StreamEvent): event is DeltaEvent {
   return !isEvent(event) && event.type.endsWith(".delta");
 }
 
-/** One frame as it arrived: what it says, the cursor that resumes after it (null when none does), and its JSON. */
+/** One frame as it arrived: its event, the cursor that resumes after it (null when none does), and its JSON. */
 export interface Received {
   event: StreamEvent;
   id: string | null;
   data: string;
 }
 
-/** `null` for a control frame of a later server that is not known here: skipped, never an error. */
+/** `null` for an unknown control frame, as a newer server may send: skipped, never an error. */
 export function decode(type: string, id: string | null, data: string): Received | null {
-  const told = JSON.parse(data) as { seq?: unknown; type?: string };
-  if (typeof told.seq === "number") return { event: told as RunEvent, id, data };
+  const frame = JSON.parse(data) as { seq?: unknown; type?: string };
+  if (typeof frame.seq === "number") return { event: frame as RunEvent, id, data };
   if (type === "message.snapshot") {
-    const event = { ...told, type, delta_type: told.type ?? "message.delta" } as Snapshot;
+    const event = { ...frame, type, delta_type: frame.type ?? "message.delta" } as Snapshot;
     return { event, id: null, data };
   }
-  if (!type.startsWith("stream.")) return { event: told as DeltaEvent, id: null, data };
+  if (!type.startsWith("stream.")) return { event: frame as DeltaEvent, id: null, data };
   if (!/^stream\.(caught_up|gap|end|stalled|draining|reset)$/.test(type)) return null;
-  return { event: { ...told, type } as Control, id: null, data };
+  return { event: { ...frame, type } as Control, id: null, data };
 }

@@ -1,6 +1,6 @@
 import { fields, textOf } from "./read.js";
 
-/** What went wrong, as it is shown. What the producer did not say is empty. */
+/** An error for display. Members that the producer did not send are empty. */
 export interface Failure {
   /** `KeyError`, `httpx.HTTPStatusError`. */
   type: string;
@@ -12,27 +12,27 @@ export interface Failure {
   causes: Failure[];
 }
 
-/** Errors that are read of one error: itself, its causes, and theirs. */
+/** Maximum number of errors read from one tree of causes and group members. */
 const errors_max = 16;
 
 /**
  * Reads an error in any form that the contract allows, such as a run's `error`: a text, an object with `type`, `message`
- * and so on, or anything else, which is its own message. Null when it says nothing.
+ * and so on, or any other value, which becomes the message. Null when it is empty.
  */
 export function readFailure(error: unknown): Failure | null {
   return read(error, { errors: errors_max });
 }
 
-/** The error of a `….failed`: the payload's member `error`, else what the payload itself says. */
+/** The error of a `….failed`: the payload's member `error`, or else the payload itself. */
 export function failureOf(payload: unknown): Failure | null {
   const left = { errors: errors_max };
   const error = fields(payload)["error"] ?? null;
   return error === null ? members(payload, left) : read(error, left);
 }
 
-/** In one line: `type: message`, or the one of them that there is, else the code. */
+/** One line: `type: message`, or the one of them that is not empty, or else the code. */
 export function failureLine({ type, message, code }: Failure): string {
-  return [type, message].filter((told) => told !== "").join(": ") || code;
+  return [type, message].filter((part) => part !== "").join(": ") || code;
 }
 
 function read(error: unknown, left: { errors: number }): Failure | null {
@@ -40,13 +40,13 @@ function read(error: unknown, left: { errors: number }): Failure | null {
   left.errors -= 1;
   const failure = members(error, left);
   if (failure !== null) return failure;
-  // A payload as a whole, or an answer that holds an error.
+  // A whole payload, or an answer that contains an error.
   if ("error" in fields(error)) return read(fields(error)["error"], left);
   const message = (textOf(error) ?? JSON.stringify(error)).trim();
   return /^(\{\}|\[\]|)$/.test(message) ? null : { type: "", message, code: "", stack: "", causes: [] };
 }
 
-/** What the members of an object say; null if none of them says what went wrong. */
+/** The error in an object's members; null if none of them describes one. */
 function members(error: unknown, left: { errors: number }): Failure | null {
   const from = fields(error);
   const text = (name: string) => (textOf(from[name]) ?? "").trim();
@@ -59,8 +59,8 @@ function members(error: unknown, left: { errors: number }): Failure | null {
   const group = from["errors"];
   for (const cause of [from["cause"], ...(Array.isArray(group) ? (group as unknown[]) : [])]) {
     if (left.errors === 0) break;
-    const told = read(cause, left);
-    if (told !== null) failure.causes.push(told);
+    const inner = read(cause, left);
+    if (inner !== null) failure.causes.push(inner);
   }
   return failure;
 }

@@ -1,5 +1,5 @@
 /**
- * What the events of a run add up to: its texts as they are written, its open interrupts, its status, what went wrong.
+ * The state folded from a run's events: its texts as they are written, its open interrupts, its status, its errors.
  *
  * @module
  */

@@ -1,24 +1,24 @@
 import type { RunEvent } from "./events.js";
 import { familyOf, fields, isTerminal, statusAfter, textOf } from "./read.js";
 
-/** What a run asks of a person. */
+/** A question of a run to a person. */
 export interface Interrupt {
   /** The id to answer: the `span_id` of its `interrupt.requested`. */
   interrupt_id: string;
   run_id: string;
   seq: number;
-  /** `approval`, `question`, or what the producer calls it; `interrupt` if it says nothing. */
+  /** `approval`, `question`, or the producer's own word; `interrupt` if there is none. */
   kind: string;
-  /** What the person reads; null when the producer wrote none. */
+  /** The text for the person; null when the producer sent none. */
   prompt: string | null;
   /** RFC 3339; after it the answer is `expired`. */
   expires_at: string | null;
-  /** Everything the producer said, mostly an object. */
+  /** The whole payload of the producer, usually an object. */
   payload: unknown;
 }
 
 /**
- * The interrupts of one run by the server's own rule: requested, not resolved, and the run goes on. The first
+ * The interrupts of one run by the server's own rule: requested, not resolved, and the run has not ended. The first
  * request of a span is the one that is answered, and a span that was resolved never opens again.
  */
 export class Interrupts {

@@ -1,30 +1,30 @@
 import type { RunEvent } from "./events.js";
 
-/** What an event is to a stream: the next one, one that was handed on before, or one after events that are missing. */
+/** What an event is to a stream: the next one, one that was yielded before, or one after missing events. */
 export type Taken = "new" | "seen" | "hole";
 
 /**
- * Decides whether an event is the next one. It owns the cursor: what a reconnect sends as `Last-Event-ID`
- * is always the id of the last event that was handed on, whatever the wire did in between.
+ * Decides whether an event is the next one. It owns the cursor: the `Last-Event-ID` of a reconnect is always
+ * the id of the last event that was yielded, whatever happened on the wire in between.
  */
 export interface Order {
   readonly cursor: string | null;
   take(event: RunEvent, id: string | null): Taken;
-  /** The server said that everything before `seq` is gone; the next event may be `seq`. */
+  /** Everything before `seq` was deleted; the next event may be `seq`. */
   skipTo(seq: number): void;
   /** Everything stored was read: up to a seq in a run, up to a cursor in a feed. */
   caughtUp(last_seq: number | null, cursor: string | null): void;
 }
 
 /**
- * One run: seq 1, 2, 3 …, each exactly once, nothing skipped. `after` is the id it begins after. A `sparse` one gets only
- * some of the events (of certain types, or the last so many), so that nothing can be told from a missing seq.
+ * One run: seq 1, 2, 3 …, each exactly once, nothing skipped. `after` is the id it begins after. With `isSparse` it
+ * gets only some of the events (certain types, or a tail), so that a missing seq means nothing.
  */
 export class RunOrder implements Order {
   #last: number;
   #cursor: string | null;
   readonly #isSparse: boolean;
-  /** From which seq on ids end in which tag: a log that was set back continues as another history. */
+  /** From which seq on the ids end in which tag: a log that was set back continues as another history. */
   readonly #tags: { from: number; tag: string }[] = [];
 
   constructor(after: string | null = null, isSparse = false) {
@@ -47,7 +47,7 @@ export class RunOrder implements Order {
     return "new";
   }
 
-  /** The id of an event's frame, as the server gave it or would. */
+  /** The id of an event's frame, as the server sends it. */
   idOf(seq: number): string {
     return `${seq}${this.#tags.filter((since) => since.from <= seq).at(-1)?.tag ?? ""}`;
   }
@@ -57,7 +57,7 @@ export class RunOrder implements Order {
   }
 
   caughtUp(last_seq: number | null): void {
-    // Otherwise `take` alone moves the cursor. A tail that had nothing to show would begin at a later end after a cut.
+    // Otherwise only `take` moves the cursor. Without this, a tail that showed nothing would resume at a later end.
     if (!this.#isSparse || last_seq === null || last_seq <= this.#last) return;
     this.#last = last_seq;
     this.#cursor = this.idOf(last_seq);
@@ -68,8 +68,8 @@ export class RunOrder implements Order {
 const feedRunsMax = 10_000;
 
 /**
- * Many runs: ids are opaque, so the cursor is the last id read. A run is joined wherever the feed stands,
- * hence no hole can be told from here; a seq that was seen is still never handed on twice.
+ * Many runs: ids are opaque, so the cursor is the last id read. A feed joins a run at any seq, so a hole
+ * cannot be detected; a seq that was seen is still never yielded twice.
  */
 export class FeedOrder implements Order {
   #cursor: string | null;

@@ -7,27 +7,27 @@ import type { Transport } from "./transport.js";
 const batch_ms = 50;
 const batch_events_max = 500;
 const batch_chars_max = 1_000_000;
-/** What waits in all runs of a client together; the ends of runs may use a quarter more. */
+/** Bounds of the queue of all runs of a client together; the ends of runs may use a quarter more. */
 export const events_max = 10_000;
 const chars_max = 32_000_000;
-/** A request that gets no answer for so long is repeated; the server answers within 5 s. */
+/** A request without an answer for this long is repeated; the server answers within 5 s. */
 const answer_ms = 15_000;
 
-/** An event that waits: its JSON. */
+/** A queued event as JSON. */
 export interface Item {
   json: string;
-  /** A delta: sent at most once, and never missed, because its span's end has the text. */
+  /** A delta: sent at most once. A lost one does no harm, because its span's end has the text. */
   isDelta: boolean;
   /** The end of a run. */
   isVital: boolean;
 }
 
-/** What the outboxes of a client share: their room, and who hears of trouble. */
+/** What the outboxes of a client share: the queue's capacity, and the error handler. */
 export class Room {
   events = 0;
   chars = 0;
   dropped = 0;
-  readonly #said = new Set<string>();
+  readonly #reported = new Set<string>();
 
   constructor(readonly onError: (error: Error) => void) {}
 
@@ -36,32 +36,32 @@ export class Room {
     return this.events < events_max * more && this.chars + item.json.length <= chars_max * more;
   }
 
-  /** Tells the host, each kind of trouble once: a server that is away would fill its log. */
-  say(error: Error): void {
+  /** Reports each kind of error to the host once, or an unreachable server would fill its log. */
+  report(error: Error): void {
     const kind = error instanceof RunreelError ? error.code : error.message;
-    if (this.#said.has(kind)) return;
-    this.#said.add(kind);
+    if (this.#reported.has(kind)) return;
+    this.#reported.add(kind);
     try {
       this.onError(error);
     } catch {
-      // The host's own trouble with it is not the emitter's.
+      // An exception of the host's handler must not affect the emitter.
     }
   }
 }
 
-/** Who waits until so many items have landed. */
+/** A caller that waits until `order` items have landed. */
 type Waiter = readonly [order: number, done: (hasLanded: boolean) => void];
 
-/** What the server said against a request, and how long to wait before a repeat; null where none would help. */
+/** Why a request failed, and how long to wait before a retry; null where none would help. */
 type Refusal = readonly [error: RunreelError, wait_ms: number | null];
 
 /**
- * What one run has yet to tell the server, in order. Putting never waits and never throws; batches are sent one after the
- * other, and repeated until they are answered. Every durable event has an `event_id`, so a repeat is stored once.
+ * The unsent items of one run, in order. `put` never waits and never throws; batches are sent one after the other, and
+ * repeated until they are answered. Every durable event has an `event_id`, so a repeat is stored once.
  */
 export class Outbox {
   dropped = 0;
-  /** Why the server takes no more of this run; null as long as it does. */
+  /** Why the server accepts no more events of this run; null as long as it does. */
   over: string | null = null;
   readonly #transport: Transport;
   readonly #room: Room;
@@ -77,7 +77,7 @@ export class Outbox {
   #timer: ReturnType<typeof setTimeout> | null = null;
   #wake: (() => void) | null = null;
 
-  /** `creation` is the body that creates the run; null for one that exists. `after` must have been created before it. */
+  /** `creation` is the body that creates the run; null for one that exists. The run of `after` is created first. */
   constructor(
     transport: Transport,
     readonly run_id: string,
@@ -105,7 +105,7 @@ export class Outbox {
     else this.#soon();
   }
 
-  /** Whether everything put so far has landed within the time. Sends at once. */
+  /** Whether everything put so far was stored or refused within the time. Sends at once. */
   flush(timeout_ms: number): Promise<boolean> {
     if (this.#creation === null && this.#landed >= this.#order) return Promise.resolve(true);
     return new Promise((resolve) => {
@@ -141,7 +141,7 @@ export class Outbox {
     }
   }
 
-  /** Waits until the run exists, or will not. */
+  /** Waits until the run was created or refused. */
   async #created(): Promise<void> {
     if (this.#creation !== null) await new Promise((resolve) => this.#waiters.push([0, resolve]));
   }
@@ -172,7 +172,7 @@ export class Outbox {
     }
     const [error, wait_ms] = refused;
     if (wait_ms !== null) {
-      // What came of it is unknown, and the server does not know a delta again.
+      // Its outcome is unknown, and the server does not recognise a repeated delta.
       for (let at = batch.length - 1; at >= 0; at -= 1) if (batch[at]?.isDelta) this.#remove(at, 1);
       return wait_ms;
     }
@@ -211,14 +211,14 @@ export class Outbox {
       clearTimeout(timer);
     }
     const { status } = error;
-    // A credential may be renewed meanwhile.
+    // The credential may be renewed in the meantime.
     if (!isPassing(status) && status !== 401) return [error, null];
-    if (status !== 429) this.#room.say(error);
+    if (status !== 429) this.#room.report(error);
     this.#attempt += 1;
     return [error, backoff(this.#attempt - 1, 1000, Math.random(), after_ms)];
   }
 
-  /** A program that has nothing else to do ends here, rather than wait for a server that is away. */
+  /** The timer does not keep a program alive that would only wait for an unreachable server. */
   #rest(wait_ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.#wake?.(), wait_ms);
@@ -236,7 +236,7 @@ export class Outbox {
     this.#remove(at, 1);
   }
 
-  /** The server takes no more of this run. */
+  /** The server accepts no more events of this run. */
   #end(error: RunreelError): void {
     this.over = error.message;
     this.#creation = null;
@@ -248,7 +248,7 @@ export class Outbox {
   #lost(count: number, why: string, error = new Error(`events are dropped: ${why}`)): void {
     this.dropped += count;
     this.#room.dropped += count;
-    this.#room.say(error);
+    this.#room.report(error);
   }
 
   #remove(at: number, count: number): void {

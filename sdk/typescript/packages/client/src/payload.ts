@@ -1,19 +1,19 @@
 import { described } from "./described.js";
 
-/** Deeper values become "…": the server takes 64 levels, and the event has some of its own. */
+/** Deeper values become "…": the server accepts 64 levels, and the event has some of its own. */
 const depth_max = 60;
-/** Objects and arrays in one payload: what is all connected to itself has no end. */
+/** Maximum number of objects and arrays in one payload: a graph of shared objects can expand without end. */
 const objects_max = 100_000;
-/** Characters of a payload's JSON; the server takes bodies of 8 MiB, and over 64 KiB makes an artifact of it. */
+/** Maximum characters of a payload's JSON; the server accepts 8 MiB, and makes an artifact of more than 64 KiB. */
 const json_chars_max = 2_000_000;
 const head_chars = 2_000;
 
-/** JSON without what the server refuses in it: escaped NULs and lone surrogates. An escaped backslash is none of them. */
+/** JSON without what the server refuses: escaped NULs and lone surrogates, unless their backslash is itself escaped. */
 const clean = (json: string) => json.replace(/\\u(?:0000|d[89a-f]..)(?<=(?:^|[^\\])(?:\\\\)*\\u....)/g, "");
 
-/** The JSON of any value; never throws. One that is too long is replaced by its beginning. */
+/** The JSON of any value; never throws. A value that is too long is replaced by its beginning. */
 export function encoded(value: unknown): string {
-  /** The objects around the value that is looked at. */
+  /** The ancestors of the current value. */
   const path: unknown[] = [];
   let left = objects_max;
   function plain(this: unknown, _: string, value: unknown): unknown {
@@ -31,7 +31,7 @@ export function encoded(value: unknown): string {
   try {
     json = clean(JSON.stringify(value, plain) ?? "null");
   } catch {
-    // A getter or a toJSON of the host's.
+    // A getter or a toJSON of the host threw.
     return '"…"';
   }
   if (json.length <= json_chars_max) return json;

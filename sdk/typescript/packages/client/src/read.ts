@@ -1,7 +1,7 @@
 import type { Fields } from "./events.js";
 import type { RunStatus } from "./types.js";
 
-/** The members of a payload, whose shape nobody promised; none when it is no object. */
+/** The members of a payload, whose shape is not guaranteed; none when it is not an object. */
 export function fields(value: unknown): Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }
@@ -17,7 +17,8 @@ export function familyOf(type: string): string {
 }
 
 /**
- * The text of a message: `content` as parts or as a string, or `text`. A payload that became an artifact has its preview.
+ * The text of a message: `content` as parts or as a string, or `text`; the preview of a payload that became an
+ * artifact.
  */
 export function messageText(payload: unknown): string | null {
   const { content, text, preview } = fields(payload);
@@ -31,7 +32,7 @@ export function messageText(payload: unknown): string | null {
 
 const terminal = new Set<string>(["completed", "failed", "cancelled"]);
 
-/** Whether a run in such a status never gets another event. */
+/** Whether a run in this status never gets another event. */
 export function isTerminal(status: string): boolean {
   return terminal.has(status);
 }
@@ -47,7 +48,7 @@ const statuses = new Map<string, RunStatus>([
   ["run.cancelled", "cancelled"],
 ]);
 
-/** A run's status after an event of this type; `null` when it says nothing about it. */
+/** A run's status after an event of this type; `null` when the type does not change it. */
 export function statusAfter(type: string): RunStatus | null {
   return statuses.get(type) ?? null;
 }

@@ -11,9 +11,9 @@ export interface RunFilter extends Query {
   role?: string | null;
   external_id?: string | null;
   parent_run_id?: string | null;
-  /** Searched for in title, agent and id. */
+  /** Words that must all occur in the run: in its title, agent, tags, id, input, messages, errors or payloads. */
   q?: string | null;
-  /** RFC 3339, of `created_at`: inclusive, and exclusive. */
+  /** Bounds of `created_at`, RFC 3339: `since` is inclusive, `until` exclusive. */
   since?: string | null;
   until?: string | null;
   cursor?: string | null;
@@ -39,7 +39,7 @@ export interface ReadToken {
 
 export const runPath = (run_id: string): string => `/api/runs/${segment(run_id)}`;
 
-/** The routes of runs. A refusal is a `RunreelError`; nothing is repeated by itself. */
+/** The routes of runs. A refusal is a `RunreelError`; nothing is retried automatically. */
 export class Runs {
   readonly #transport: Transport;
 
@@ -52,7 +52,7 @@ export class Runs {
     return this.#send("POST", "/api/runs", run, signal);
   }
 
-  /** The run that has this external id, created if there is none. */
+  /** The run with this external id, created if there is none. */
   getOrCreate(external_id: string, run: wire.CreateRun = {}, signal?: AbortSignal): Promise<wire.Run> {
     return this.#send("PUT", `/api/runs/by-external-id/${segment(external_id)}`, run, signal);
   }
@@ -99,7 +99,7 @@ export class Runs {
     return this.#transport.json(`${runPath(run_id)}/timeline`, { signal });
   }
 
-  /** Answers an interrupt. The first answer stands: another one is 409 `interrupt_closed`. */
+  /** Answers an interrupt. The first answer counts: a different one is 409 `interrupt_closed`. */
   answer(run_id: string, answer: Answer): Promise<wire.Run> {
     return this.#send("POST", `${runPath(run_id)}/resume`, answer);
   }
@@ -109,7 +109,7 @@ export class Runs {
     await this.#transport.call(`${runPath(run_id)}/heartbeat`, { method: "POST" });
   }
 
-  /** A token that reads this run (or its tree) and nothing else: what a server hands to a page. */
+  /** A token that reads this run (or its tree) and nothing else, for a server to give to a page. */
   createReadToken(run_id: string, wanted: ReadToken = {}): Promise<wire.NewToken> {
     return this.#send("POST", `${runPath(run_id)}/tokens`, wanted);
   }

@@ -1,11 +1,11 @@
-/** A frame of an event stream: its name, the `id:` in force (null when there was none), and its data. */
+/** A frame of an event stream: its name, its `id:` (null when it has none), and its data. */
 export type OnFrame = (type: string, id: string | null, data: string) => void;
 
 /**
- * Reads `text/event-stream` by the WHATWG rules from chunks that are cut anywhere. `id` is that of the frame itself, since
- * a frame without one cannot be resumed from. A byte order mark is gone already: `TextDecoder` takes it. `onRetry` gets
- * what `retry:` asks for, milliseconds. A page would pay a kilobyte for the package that does this, with which the tests
- * compare it.
+ * Parses `text/event-stream` by the WHATWG rules from chunks that are cut anywhere, but with the `id` of the frame
+ * itself, since a frame without one cannot be resumed from. `TextDecoder` has already removed a byte order mark.
+ * `onRetry` gets the milliseconds of `retry:`. A package for this would add a kilobyte to a page; the tests compare
+ * this parser with one.
  */
 export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void): (chunk: string) => void {
   let rest = "";
@@ -33,7 +33,7 @@ export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void)
   return (chunk) => {
     const text = rest + chunk;
     let from = 0;
-    // A long line arrives in many chunks: only what is new is searched. A CR at the end may have its LF in the next one.
+    // A long line arrives in many chunks: only new text is searched. A CR at the end may have its LF in the next chunk.
     const ends = /\r\n|\n|\r(?!$)/g;
     ends.lastIndex = Math.max(0, rest.length - 1);
     for (let end = ends.exec(text); end !== null; end = ends.exec(text)) {

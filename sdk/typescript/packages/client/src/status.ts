@@ -4,15 +4,15 @@ import type { Gap } from "./events.js";
 /**
  * What the connection of a stream is doing:
  *
- * - `idle`: nobody has begun to read
+ * - `idle`: reading has not begun
  * - `connecting`: the first request is on its way
- * - `catching-up`: what is stored is being read
- * - `live`: everything stored has been read; new events come as they are committed
- * - `reconnecting`: it was cut off, and asks again at `retryAt` (a clock time, ms) for the `attempt`-th time since the last
- *   event; `error` says why, undefined after a plain cut
- * - `paused`: the connection was given back by `pause()`
+ * - `catching-up`: stored events are being read
+ * - `live`: everything stored has been read; new events arrive as they are committed
+ * - `reconnecting`: it was cut off, and reconnects at `retryAt` (a clock time, ms) for the `attempt`-th time since the
+ *   last event; `error` is the reason, undefined after a plain cut
+ * - `paused`: `pause()` closed the connection
  * - `ended`: the run (the tree) has ended, and all of it was read
- * - `failed`: the server refused, and asking again would not help: `error` says what to do
+ * - `failed`: the server refused, and a retry would not help: `error` says what to do
  * - `closed`: its reader left
  */
 export type State =
@@ -20,7 +20,7 @@ export type State =
   | { state: "reconnecting"; retryAt: number; attempt: number; error: unknown }
   | { state: "failed"; error: RunreelError };
 
-/** The state, and the last gap: events that were deleted before this stream read them. Null as long as nothing is missing. */
+/** The state, and the last gap: events that were deleted before this stream read them; null if nothing is missing. */
 export type Connection = State & { gap: Gap | null };
 
 /** A store of the connection's state, in the form that `useSyncExternalStore` and Svelte's `readable` take. */

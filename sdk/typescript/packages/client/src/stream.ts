@@ -5,23 +5,23 @@ import type { Order } from "./order.js";
 import { sseParser } from "./sse.js";
 import { Status } from "./status.js";
 
-/** What a stream is made of; `client.stream` and its like have them ready. */
+/** The parts of a stream; `client.stream` and the like provide them. */
 export interface StreamOptions {
-  /** Asks the server; the cursor travels as `Last-Event-ID` and is null at the very beginning. */
+  /** Sends the request; the cursor is in the header `Last-Event-ID` of `init`, and null at the very beginning. */
   open: (cursor: string | null, init: RequestInit & { headers: Record<string, string> }) => Promise<Response>;
   order: Order;
   /** Aborting it ends the stream: its reader gets the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** In [0, 1): spreads the waits. */
+  /** Random numbers in [0, 1), which spread the waits. */
   random?: () => number;
 }
 
 /** The server pings every 10 s; two and a half silent periods mean a dead peer. */
 export const idle_ms = 25_000;
-/** So many times the same hole is taken for a fault of the way, then it is told as a gap. */
+/** A hole is taken for a fault of the connection until it has been found this often; then it is reported as a gap. */
 export const holes_max = 5;
 
-/** How a connection came to its end: the stream has ended, it was refused, or it was cut and another one follows. */
+/** How a connection ended: the stream has ended, it was refused, or it was cut and another one follows. */
 type Outcome = "ended" | RunreelError | Cut;
 type Cut = readonly [wait_ms: number, error?: unknown];
 
@@ -29,11 +29,11 @@ const cut = (wait_ms = 0, error?: unknown): Cut => [wait_ms, error];
 type Frame = Parameters<typeof decode>;
 
 /**
- * One stream, over as many connections as it takes: `for await (const event of stream)`. A connection is worth nothing:
- * whatever breaks it (a cut, silence, a frame out of order, a malformed line), the next one starts at the cursor of the
- * last event handed on. Only `stream.end`, 204 and a refusal are final; a clean end of the body is not.
+ * One stream, over as many connections as it takes: `for await (const event of stream)`. Whatever breaks a connection
+ * (a cut, silence, a frame out of order, a malformed line), the next one starts at the cursor of the last event
+ * yielded. Only `stream.end`, 204 and a refusal are final; a clean end of the body is not.
  *
- * It can be read once. Reading is what drives it: nothing is asked before, and a slow reader slows the server down.
+ * It can be read once. Reading drives it: no request is sent before, and a slow reader slows the server down.
  */
 export class EventStream implements AsyncIterable<StreamEvent> {
   /** The state of the connection, to subscribe to. */
@@ -55,7 +55,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     this.#handedOn = options.order.cursor;
   }
 
-  /** The id of the last event that its reader got: the `after` of a stream that goes on from here. */
+  /** The id of the last event that its reader got: the `after` of a stream that continues from here. */
   get lastEventId(): string | null {
     return this.#handedOn;
   }
@@ -67,12 +67,12 @@ export class EventStream implements AsyncIterable<StreamEvent> {
         this.#handedOn = id ?? this.#handedOn;
         yield event;
       }
-      // A feed that was read to its end, and whose last events were others'.
+      // In a feed that was read to its end, the cursor may be ahead of the last event yielded.
       this.#handedOn = this.#options.order.cursor;
     }
   }
 
-  /** The same as it arrives, chunk by chunk, each event once and in order. */
+  /** The same events in batches as they arrive, each once and in order. */
   async *batches(): AsyncGenerator<Received[], void, undefined> {
     if (this.#isRead) throw new Error("a stream can be read once");
     this.#isRead = true;
@@ -102,7 +102,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     }
   }
 
-  /** Leaves it: the connection is closed, and its reader's loop ends. */
+  /** Closes the connection, and ends the reader's loop. */
   close(): void {
     this.#isClosed = true;
     this.#abort?.abort();
@@ -117,7 +117,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     this.#wake?.();
   }
 
-  /** Gives the connection back (browsers allow six per host over HTTP/1.1) and keeps the cursor. */
+  /** Closes the connection (browsers allow six per host over HTTP/1.1) and keeps the cursor. */
   pause(): void {
     this.#isPaused = true;
     this.#abort?.abort();
@@ -137,7 +137,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     await this.#sleep(delay);
   }
 
-  /** One connection, from the request to whatever ends it. */
+  /** One connection, from the request to its end. */
   async *#connection(): AsyncGenerator<Received[], Outcome, undefined> {
     const abort = new AbortController();
     this.#abort = abort;
@@ -159,21 +159,21 @@ export class EventStream implements AsyncIterable<StreamEvent> {
       this.status.set({ state: "catching-up" });
       return yield* this.#read(response.body as ReadableStream<Uint8Array>);
     } catch {
-      // The network's own errors say nothing useful, and an abort is our own doing.
+      // The network's errors are not informative, and an abort was caused here.
       return cut();
     } finally {
       abort.abort();
     }
   }
 
-  /** What the status line alone decides; `null` = a stream follows. */
+  /** The outcome if status and content type decide it; `null` = a stream follows. */
   async #answered(response: Response): Promise<Outcome | null> {
     if (response.status === 204) return "ended";
     const isStream = response.headers.get("content-type")?.startsWith("text/event-stream");
     if (response.status === 200 && isStream) return null;
     const wait_ms = retryAfterMs(response.headers.get("retry-after"), Date.now());
     const problem = await problemOf(response);
-    // Something in between answered in the server's place (a login page, a proxy's notice): try again.
+    // An intermediary answered in the server's place (a login page, a proxy's notice): try again.
     if (response.ok) problem.title = "Something else answered";
     const error = new RunreelError(problem);
     return response.ok || isPassing(response.status) ? cut(wait_ms, error) : error;
@@ -203,18 +203,18 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     }
   }
 
-  /** Waits for the peer; one that is silent for too long is dead. A reader that takes its time is not counted. */
-  #heard<T>(said: Promise<T>): Promise<T> {
+  /** Waits for the peer; one that is silent for too long is dead. The time a reader takes is not counted. */
+  #heard<T>(answer: Promise<T>): Promise<T> {
     const abort = this.#abort as AbortController;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => abort.abort(), idle_ms);
-      // Not every `fetch`, and no source of tokens, listens to the signal.
+      // Some implementations of `fetch`, and all token sources, ignore the signal.
       abort.signal.onabort = () => reject(abort.signal.reason);
-      said.then(resolve, reject).finally(() => clearTimeout(timer));
+      answer.then(resolve, reject).finally(() => clearTimeout(timer));
     });
   }
 
-  /** Orders one chunk's frames and puts into `batch` what is handed on; an outcome ends the connection. */
+  /** Orders one chunk's frames and adds what is yielded to `batch`; an outcome ends the connection. */
   #take(frames: Frame[], batch: Received[]): Outcome | null {
     const { order } = this.#options;
     try {
@@ -232,7 +232,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
         if (event.type === "stream.end") return "ended";
       }
     } catch (error) {
-      // A hole or a broken line: what came before it is good and is handed on, the rest is read again.
+      // A hole or a malformed line: the frames before it are yielded, the rest is read again.
       return cut(0, error);
     }
     return null;
@@ -246,7 +246,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     if (taken !== "hole") return taken === "new";
     this.#holes += 1;
     if (this.#holes < holes_max) throw new Error(`a hole before seq ${event.seq}`);
-    // The server itself has nothing in between: told as a gap, since silence would be a lie.
+    // The server itself has nothing in between: reported as a gap rather than passed over in silence.
     const gap: Gap = {
       type: "stream.gap",
       requested_after: parseInt(order.cursor ?? "0"),

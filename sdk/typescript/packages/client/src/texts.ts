@@ -1,7 +1,7 @@
 import type { DeltaEvent, RunEvent, Snapshot } from "./events.js";
 import { familyOf, fields, messageText, textOf } from "./read.js";
 
-/** A text of the run: streaming, or as its durable event has it. */
+/** A text of the run: streaming, or final from its durable event. */
 export interface SpanText {
   span_id: string;
   /** `message`, `reasoning`, `tool`. */
@@ -9,9 +9,9 @@ export interface SpanText {
   role: string;
   agent: string | null;
   text: string;
-  /** Unicode characters of `text`: the offset the next delta should have. */
+  /** Unicode characters so far, missing ones included: the offset the next delta should have. */
   chars: number;
-  /** Characters are missing from the middle; the durable event will bring them. */
+  /** Characters are missing before the end; the durable event will have them. */
   hole: boolean;
   /** The seq of the durable event; `null` while the text streams. */
   seq: number | null;
@@ -19,10 +19,10 @@ export interface SpanText {
   cut: boolean;
 }
 
-/** Characters of finished texts that are kept together, and of each that is shortened when there are more. */
+/** Characters kept of all finished texts together, and of each one that is shortened when there are more. */
 export const textLimits = { kept_chars_max: 8_000_000, preview_chars: 4_000 };
 
-/** The texts of one run. Durable ones in the log's order, then those that are open now. */
+/** The texts of one run: durable ones in the log's order, and those that are open now. */
 export class Texts {
   readonly done: SpanText[] = [];
   readonly open = new Map<string, SpanText>();
@@ -36,7 +36,7 @@ export class Texts {
     if (known === undefined && this.#isDone(span_id)) return;
     const into = known ?? this.#opened(span_id, delta.type, delta);
     if (offset < into.chars) {
-      // The producer's words are sent again (the server restarted in the middle): they win.
+      // The producer sends the text again (the server restarted in the middle): the new text counts.
       into.text = firstChars(into.text, offset);
       into.chars = offset;
     } else if (offset > into.chars) {
@@ -52,7 +52,7 @@ export class Texts {
     const into = this.#opened(snapshot.span_id, snapshot.delta_type, snapshot);
     into.text = snapshot.text;
     into.chars = snapshot.offset;
-    // A bounded snapshot may begin later than the text does.
+    // A bounded snapshot may omit the beginning of the text.
     into.hole = snapshot.offset > charCount(snapshot.text);
   }
 
@@ -84,12 +84,12 @@ export class Texts {
     this.#bound(text.length);
   }
 
-  /** Nothing more can come: what is still open has been abandoned by its producer. */
+  /** No more events can arrive: texts that are still open were abandoned by their producer. */
   close(): void {
     this.open.clear();
   }
 
-  /** A late delta or snapshot of a finished span; only recent ones can be late. */
+  /** Whether a delta or snapshot is late, of a finished span; only those of recent spans can be. */
   #isDone(span_id: string): boolean {
     for (let index = this.done.length - 1; index >= Math.max(0, this.done.length - 64); index -= 1) {
       if (this.done[index]?.span_id === span_id) return true;
@@ -138,7 +138,7 @@ export function charCount(text: string): number {
   return count;
 }
 
-/** The first so many characters (code points) of a text. */
+/** The first `chars` characters (code points) of a text. */
 export function firstChars(text: string, chars: number): string {
   let index = 0;
   for (let left = chars; left > 0 && index < text.length; left -= 1) index += isPairAt(text, index) ? 2 : 1;

@@ -1,11 +1,11 @@
 import { problemOf, RunreelError, unreachable } from "./errors.js";
 
-/** What goes into a query: absent, null and empty values are left out. */
+/** The parameters of a query; absent, null and empty values are left out. */
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
 /**
- * A credential for `Authorization: Bearer`: an API token, a read token or a JWT. A function is asked before the first
- * request and again when the server answered 401 to the one it gave, which it then gets as `refused`; null is none.
+ * A credential for `Authorization: Bearer`: an API token, a read token or a JWT. A function is called before the first
+ * request, and again when the server answered 401 to its token, which it then gets as `refused`; null is no credential.
  */
 export type TokenSource =
   | string
@@ -13,7 +13,7 @@ export type TokenSource =
   | undefined
   | ((refused: string | null) => string | null | undefined | Promise<string | null | undefined>);
 
-/** Where the server is, and who asks. */
+/** The server's address, and the credential. */
 export interface TransportOptions {
   /** The server's address without a path; "" is the page's own origin. */
   url: string;
@@ -33,7 +33,7 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** The path with these in its query; as it was when none is left. */
+/** The path with these in its query; unchanged when none is left. */
 export function withQuery(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -43,7 +43,7 @@ export function withQuery(path: string, query: Query = {}): string {
   return text === "" ? path : `${path}?${text}`;
 }
 
-/** One segment of a path. URL libraries resolve "." and "..", even where they are somebody's thread id. */
+/** One segment of a path, percent-encoded. URL libraries resolve "." and "..", which are valid thread ids. */
 export function segment(text: string): string {
   return /^\.+$/.test(text) ? text.replaceAll(".", "%2E") : encodeURIComponent(text);
 }
@@ -69,15 +69,15 @@ export class Transport {
     const bearer = this.#token === undefined ? await this.#ask(token, null) : this.#token;
     const response = await send(bearer);
     if (response.status !== 401) return response;
-    // Another request may have renewed it meanwhile.
+    // Another request may have renewed it in the meantime.
     const renewed = this.#token !== bearer ? (this.#token ?? null) : await this.#ask(token, bearer);
     if (renewed === bearer) return response;
-    // Its connection is free for the next one.
+    // Frees its connection for the next request.
     await response.body?.cancel();
     return send(renewed);
   }
 
-  /** A success; every other answer is a `RunreelError`. An abort throws the signal's reason. */
+  /** A successful response; every other answer throws a `RunreelError`, an abort the signal's reason. */
   async call(path: string, options: CallOptions = {}): Promise<Response> {
     const { method = "GET", query, body, signal } = options;
     const headers = {
@@ -102,12 +102,12 @@ export class Transport {
     return response;
   }
 
-  /** The decoded JSON of a success; otherwise as {@link call}. */
+  /** The decoded JSON of a successful response; throws like {@link call}. */
   async json<T>(path: string, options?: CallOptions): Promise<T> {
     return (await (await this.call(path, options)).json()) as T;
   }
 
-  /** Asked for once, however many requests wait for it. */
+  /** Asks for a token once, however many requests wait for it. */
   #ask(
     source: Exclude<TokenSource, string | null | undefined>,
     refused: string | null,

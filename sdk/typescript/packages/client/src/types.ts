@@ -8,17 +8,17 @@ import type { components } from "./schema.js";
 
 type Schemas = components["schemas"];
 
-/** A run: its identity, status, input, output, and the times of its life. */
+/** A run: its identity, status, input, output and timestamps. */
 export type Run = Schemas["Run"];
 /** `queued`, `running`, `waiting`, `interrupted`, or one of the terminal `completed`, `failed`, `cancelled`. */
 export type RunStatus = Schemas["Status"];
-/** What a run is among others: `agent`, `supervisor`, `worker`, or the server's own `router`. */
+/** The role of a run: `agent`, `supervisor`, `worker`, or the server's own `router`. */
 export type Role = Schemas["Role"];
 /** A page of runs, newest first; `next_cursor` is null on the last one. */
 export type RunPage = Schemas["RunList"];
 /** A new run. Every member is optional. */
 export type CreateRun = Schemas["CreateRun"];
-/** The spans of a run and their sums, computed from the log when it is asked for. */
+/** The spans of a run and their sums, computed from the log on request. */
 export type Timeline = Schemas["RunTimeline"];
 /** A bar of the waterfall. Times are milliseconds since the start of the run. */
 export type TimelineSpan = Schemas["Span"];
@@ -26,11 +26,11 @@ export type TimelineSpan = Schemas["Span"];
 export type TimelineSummary = Schemas["Summary"];
 /** `running`, `completed` or `failed`. */
 export type SpanStatus = Schemas["SpanStatus"];
-/** What a person may say to an interrupt; the other decisions are the server's. */
+/** How a person may answer an interrupt; the other decisions are the server's. */
 export type Decision = Exclude<Schemas["Decision"], "expired" | "cancelled">;
 /** An event as a producer sends it. */
 export type NewEvent = Schemas["EmitEvent"];
-/** What was stored of a request to emit: a seq for each event, null for a delta. */
+/** The reply to a request to emit: a seq for each event, null for a delta. */
 export type EmitReply = Schemas["EmitReply"];
 /** A message of a thread. */
 export type ThreadMessage = Schemas["ThreadMessage"];

@@ -1,7 +1,7 @@
 import { described, type RunEmitter } from "@runreel/client";
 import { asLogged, fitted, noted, textOf, type Said, type Spoken } from "./words.js";
 
-/** A delta of the server has 64 KiB. */
+/** The server accepts 64 KiB in a delta. */
 const piece = /[^]{1,8000}/gu;
 
 interface Text {
@@ -18,7 +18,7 @@ interface Call {
   args: string;
 }
 
-/** Writes the events of one run into the log. An id of AG-UI is a span; one that comes again gets a number. */
+/** Writes the events of one run into the log. An AG-UI id becomes a span id; a repeated one gets a number. */
 export class Recorder {
   readonly #emitter: RunEmitter;
   readonly #clientTools: Set<string>;
@@ -38,7 +38,7 @@ export class Recorder {
     this.#clientTools = clientTools;
   }
 
-  /** What the client said since the last answer: a user's messages, and the results of its own tools. */
+  /** Records the client's messages since the last answer: the user's, and the results of its own tools. */
   told(messages: readonly Spoken[]): void {
     const last = messages.findLastIndex(({ role }) => role === "assistant");
     for (const { id, role, content, toolCallId } of messages.slice(last + 1)) {
@@ -71,7 +71,7 @@ export class Recorder {
     else if (noted.has(type)) this.#emitter.emit(`agui.${type.toLowerCase()}`, asLogged(event));
   }
 
-  /** The run's end, once: what its last event says (with the stack of what was thrown), or that a person stopped it. */
+  /** Ends the run, once: as its last event says (with the stack of a thrown error), or as stopped by a person. */
   async ended(event: Said, isStopped: boolean, thrown: unknown): Promise<void> {
     for (const id of [...this.#texts.keys()]) this.#end(id);
     for (const id of [...this.#calls.keys()]) this.#called(id);
@@ -134,7 +134,7 @@ export class Recorder {
   #returned(id: string, { messageId: message_id, content: result }: Said): void {
     this.#called(id);
     this.#open.delete(id);
-    // One that was made in an earlier run.
+    // A call that is not known was made in an earlier run.
     const { span_id, name } = this.#made.get(id) ?? { span_id: fitted(id), name: "unnamed" };
     this.#emitter.emit("tool.completed", { tool_call_id: id, name, result, message_id }, { span_id });
   }
@@ -165,7 +165,7 @@ export class Recorder {
   }
 }
 
-/** A call's arguments as JSON; as the text that they are, if they are none. */
+/** The decoded arguments of a call; their text, if they are not JSON. */
 function read(args: string): unknown {
   try {
     return JSON.parse(args) as unknown;

@@ -4,10 +4,10 @@ import { asSaid, noted, textOf, type Said } from "./words.js";
 interface Text {
   id: string;
   isReasoning: boolean;
-  said: string;
+  sent: string;
 }
 
-/** Says the log of one run in AG-UI: what is stored, and the tokens of what is being written. */
+/** Converts the log of one run to AG-UI: stored events, and the tokens of open texts. */
 export class Replay {
   readonly #about: { threadId: string; runId: string };
   readonly #messages: unknown[] = [];
@@ -20,13 +20,13 @@ export class Replay {
     this.#about = { threadId, runId };
   }
 
-  /** The events that follow from one of the log's; none for most of what concerns the stream itself. */
+  /** The AG-UI events for one event of the stream; none for most control frames. */
   take(event: StreamEvent): Said[] {
     this.#out = [];
     if (isEvent(event)) this.#event(event);
     else if (isDelta(event)) {
-      this.#text(event.span_id as string, event.type, (said) =>
-        event.payload.offset === [...said].length ? said + event.payload.text : said,
+      this.#text(event.span_id as string, event.type, (sent) =>
+        event.payload.offset === [...sent].length ? sent + event.payload.text : sent,
       );
     } else if (event.type === "message.snapshot") {
       this.#text(event.span_id, event.delta_type, () => event.text);
@@ -65,11 +65,11 @@ export class Replay {
     this.#out.push({ type: "RUN_STARTED", ...this.#about, input });
   }
 
-  /** `next` makes of what was said what is to be said; what does not continue it waits for the stored text. */
+  /** `next` makes the whole text from the part sent so far; if it does not continue that, nothing is sent. */
   #text(
     span_id: string,
     delta_type: string,
-    next: (said: string) => string,
+    next: (sent: string) => string,
     id = span_id,
     role = "assistant",
   ): Text {
@@ -78,16 +78,16 @@ export class Replay {
     const kind = isReasoning ? "REASONING_MESSAGE" : "TEXT_MESSAGE";
     let text = this.#texts.get(span_id);
     if (text === undefined) {
-      text = { id, isReasoning, said: "" };
+      text = { id, isReasoning, sent: "" };
       this.#texts.set(span_id, text);
       if (isReasoning) this.#out.push({ type: "REASONING_START", messageId: id });
       this.#out.push({ type: `${kind}_START`, messageId: id, role: isReasoning ? "reasoning" : role });
     }
-    const whole = next(text.said);
-    if (whole.length > text.said.length && whole.startsWith(text.said)) {
-      const delta = whole.slice(text.said.length);
+    const whole = next(text.sent);
+    if (whole.length > text.sent.length && whole.startsWith(text.sent)) {
+      const delta = whole.slice(text.sent.length);
       this.#out.push({ type: `${kind}_CONTENT`, messageId: text.id, delta });
-      text.said = whole;
+      text.sent = whole;
     }
     return text;
   }
@@ -140,7 +140,7 @@ export class Replay {
     if (noted.has(word)) this.#out.push(asSaid(word, payload));
   }
 
-  /** A run ends with everything closed, also what its process left open. */
+  /** Closes everything before the end of the run, also what its process left open. */
   #ended(end: Said): void {
     for (const span_id of [...this.#texts.keys()]) this.#close(span_id);
     for (const step of [...this.#steps]) this.#stepEnded(step);

@@ -14,16 +14,16 @@ type BaseEvent = Events extends Observable<infer Event> ? Event : never;
 export interface RunreelRunnerOptions {
   /** The server, and the credential with the scope `emit`; by default what `new Client()` finds in the environment. */
   client?: Client;
-  /** How many of a thread's newest runs `connect` says, 1 to 1000; 100 by default. */
+  /** How many of a thread's newest runs `connect` replays, 1 to 1000; 100 by default. */
   runs_max?: number;
-  /** A run is lost when its process is silent for so long: milliseconds, 30 000 by default, at most 86 400 000. */
+  /** A run is lost when its process is silent for this long: milliseconds, 30 000 by default, at most 86 400 000. */
   lease_ms?: number;
 }
 
-/** The server takes 64 KiB. */
+/** The server's bound for a run's input. */
 const input_bytes_max = 65_536;
 
-/** A heartbeat may be late twice. */
+/** Heartbeats per lease. */
 const heartbeats = 3;
 
 /** A run that this process executes. */
@@ -31,15 +31,15 @@ interface Active {
   runId: string;
   agent: Request<"run">["agent"];
   isStopped: boolean;
-  said: ReplaySubject<BaseEvent>;
+  events: ReplaySubject<BaseEvent>;
 }
 
 /**
  * Runs CopilotKit's agents, and records every run in Runreel: `new CopilotRuntime({ agents, runner: new RunreelRunner() })`.
  *
- * A page that comes back (`connect`) gets its thread from the log, and then what a run that is under way goes on to say,
- * whichever process executes it. A run lasts as long as its process: one that lost it is recorded as failed, by the next
- * that looks at its thread, `lease_ms` after it fell silent.
+ * A page that reconnects (`connect`) gets its thread from the log, and then the further events of a run in progress,
+ * whichever process executes it. A run does not survive its process: it is recorded as failed by the next process that
+ * reads its thread, `lease_ms` after it fell silent.
  *
  * All threads belong to the client's credential. Which user may open which thread is for the runtime to decide.
  */
@@ -57,8 +57,8 @@ export class RunreelRunner extends AgentRunner {
   }
 
   /**
-   * Executes the agent. The run goes on when nobody listens. Throws if this process executes a run of the thread already;
-   * the events end in an error if another one does, or if the run cannot be recorded (a `RunreelError`).
+   * Executes the agent. The run continues without subscribers. Throws if this process already executes a run of the
+   * thread; the events end in an error if another one does, or if the run cannot be recorded (a `RunreelError`).
    */
   run(request: Request<"run">): Events {
     const { threadId, agent, input } = request;
@@ -67,23 +67,23 @@ export class RunreelRunner extends AgentRunner {
       runId: input.runId,
       agent,
       isStopped: false,
-      said: new ReplaySubject<BaseEvent>(),
+      events: new ReplaySubject<BaseEvent>(),
     };
     this.#active.set(threadId, active);
     void this.#execute(request, active).then(
       (end) => {
-        active.said.next(end as never);
-        active.said.complete();
+        active.events.next(end as never);
+        active.events.complete();
       },
       (error: unknown) => {
         this.#active.delete(threadId);
-        active.said.error(error);
+        active.events.error(error);
       },
     );
-    return active.said.asObservable();
+    return active.events.asObservable();
   }
 
-  /** The thread from its log, oldest run first; and, if a run is under way, what follows until it ends. */
+  /** The thread from its log, oldest run first; and, if a run is in progress, its further events until it ends. */
   connect({ threadId }: Request<"connect">): Events {
     return new Observable((subscriber) => {
       const abort = new AbortController();
@@ -95,12 +95,12 @@ export class RunreelRunner extends AgentRunner {
     });
   }
 
-  /** Whether a run of the thread is under way, in any process. */
+  /** Whether a run of the thread is in progress, in any process. */
   async isRunning({ threadId }: Request<"isRunning">): Promise<boolean> {
     return this.#active.has(threadId) || (await this.#running(threadId)) !== undefined;
   }
 
-  /** Stops the thread's run, or only the one that is named; in another process with the next event that it emits. */
+  /** Stops the thread's run, if it is the one named; in another process at its next event or heartbeat. */
   async stop({ threadId, runId }: Request<"stop">): Promise<boolean> {
     const isMeant = (id: string | null | undefined) => runId === undefined || runId === id;
     const active = this.#active.get(threadId);
@@ -116,7 +116,7 @@ export class RunreelRunner extends AgentRunner {
     return true;
   }
 
-  /** Returns the run's last event, which is said when it is stored. */
+  /** Returns the run's last event, to be sent once it is stored. */
   async #execute({ threadId, agent, input }: Request<"run">, active: Active): Promise<Said> {
     if ((await this.#running(threadId)) !== undefined) throw new Error("Thread already running");
     const created = {
@@ -130,21 +130,21 @@ export class RunreelRunner extends AgentRunner {
     const emitter = this.#client.attach(run_id);
     const recorder = new Recorder(emitter, new Set(input.tools.map(({ name }) => name)));
     recorder.told(input.messages as Spoken[]);
-    // The question is stored before the agent hears it.
+    // The user's message is stored before the agent gets it.
     await emitter.flush();
     const finalizer = createRunEventFinalizer();
     const about = { threadId, runId: input.runId };
     let end: Said | undefined;
     const say = (event: BaseEvent) => {
       finalizer.observe(event);
-      const said = event as unknown as Said;
-      if (said.type === "RUN_FINISHED" || said.type === "RUN_ERROR") {
-        end ??= { ...said, ...(said.type === "RUN_FINISHED" && about) };
+      const emitted = event as unknown as Said;
+      if (emitted.type === "RUN_FINISHED" || emitted.type === "RUN_ERROR") {
+        end ??= { ...emitted, ...(emitted.type === "RUN_FINISHED" && about) };
         return;
       }
-      recorder.take(said);
-      active.said.next(event);
-      // Somebody has cancelled it.
+      recorder.take(emitted);
+      active.events.next(event);
+      // It was cancelled elsewhere.
       if (emitter.ended) agent.abortRun();
     };
     const pulse = setInterval(() => void this.#pulse(run_id, agent), this.#lease_ms / heartbeats);
@@ -173,39 +173,39 @@ export class RunreelRunner extends AgentRunner {
     return end;
   }
 
-  /** The client learns from the beginning of a run which of its messages were taken. */
+  /** Adds the input to `RUN_STARTED`, from which the client learns which of its messages were accepted. */
   #started(event: BaseEvent, input: Request<"run">["input"]): BaseEvent {
-    const said = event as unknown as Said;
-    return said.type === "RUN_STARTED" && !said["input"] ? ({ ...said, input } as never) : event;
+    const emitted = event as unknown as Said;
+    return emitted.type === "RUN_STARTED" && !emitted["input"] ? ({ ...emitted, input } as never) : event;
   }
 
-  /** Renews the lease, and notices that somebody has cancelled a run whose agent is silent. */
+  /** Renews the lease, and aborts the agent if the run was cancelled while the agent is silent. */
   async #pulse(run_id: string, agent: Active["agent"]): Promise<void> {
     try {
       await this.#client.runs.heartbeat(run_id);
       const { status } = await this.#client.runs.get(run_id);
       if (isTerminal(status)) agent.abortRun();
     } catch {
-      // The emitter tells of a server that is away.
+      // The emitter reports an unreachable server.
     }
   }
 
   async #replay(threadId: string, signal: AbortSignal, say: (event: Said) => void): Promise<void> {
     for (const run of (await this.#runs(threadId, this.#runs_max)).reverse()) {
       const isOver = await this.#isOver(run);
-      const look = () =>
+      const check = () =>
         void this.#client.runs.get(run.run_id).then(
           (now) => this.#isOver(now),
           () => undefined,
         );
-      const looking = isOver ? undefined : setInterval(look, this.#lease_ms / heartbeats);
+      const timer = isOver ? undefined : setInterval(check, this.#lease_ms / heartbeats);
       try {
         const replay = new Replay(threadId, run.external_id ?? run.run_id);
         for await (const event of this.#client.stream(run.run_id, { signal })) {
-          for (const said of replay.take(await this.#whole(event))) say(said);
+          for (const next of replay.take(await this.#whole(event))) say(next);
         }
       } finally {
-        clearInterval(looking);
+        clearInterval(timer);
       }
     }
   }
@@ -230,7 +230,7 @@ export class RunreelRunner extends AgentRunner {
     return emitter.flush();
   }
 
-  /** With the payload that became an artifact because of its size. */
+  /** The event with its payload, also if that became an artifact because of its size. */
   async #whole(event: StreamEvent): Promise<StreamEvent> {
     const artifact = isEvent(event) ? event.payload.$artifact : undefined;
     if (artifact === undefined) return event;
@@ -240,8 +240,8 @@ export class RunreelRunner extends AgentRunner {
 }
 
 /**
- * The input that tells the readers of AG-UI that the run's ids are theirs. It is whole if it fits; what is new of its
- * messages is in the log in any case.
+ * The run's input, which shows readers of AG-UI that the run's ids are AG-UI's. It is whole if it fits; its new
+ * messages are in the log in any case.
  */
 function asInput(input: Request<"run">["input"]): unknown {
   const { threadId, runId } = input;

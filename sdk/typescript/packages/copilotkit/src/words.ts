@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 
-/** An event of AG-UI as it travels. */
+/** An AG-UI event. */
 export interface Said {
   type: string;
   [member: string]: unknown;
 }
 
-/** A message of AG-UI, as far as it is read here. */
+/** An AG-UI message, with the members that are read here. */
 export interface Spoken {
   id?: unknown;
   role?: unknown;
@@ -14,10 +14,10 @@ export interface Spoken {
   toolCallId?: unknown;
 }
 
-/** Longest id that is a span as it is, characters. */
+/** Maximum characters of an id that is used unchanged as a span id. */
 const id_chars_max = 100;
 
-/** The span for an id: itself or, if it cannot be one, `id-` and the beginning of its SHA-256. */
+/** The span id for an id: unchanged if valid, else `id-` and the beginning of its SHA-256. */
 export function fitted(id: string): string {
   const fits = id !== "" && id.length <= id_chars_max && !/\p{Cc}/u.test(id);
   return fits ? id : `id-${createHash("sha256").update(id).digest("hex").slice(0, 32)}`;
@@ -25,7 +25,7 @@ export function fitted(id: string): string {
 
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/** The events that keep their members in the log, under the word of the family `agui` that is their type in small. */
+/** The events that are logged with their members, as `agui.` and their type in lower case. */
 export const noted = new Set([
   "ACTIVITY_DELTA",
   "ACTIVITY_SNAPSHOT",

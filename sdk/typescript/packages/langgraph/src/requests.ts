@@ -5,14 +5,14 @@ export interface Patience {
   retries: number;
 }
 
-/** Answers of a moment: the server restarts, is busy, or did not learn whether the database had stored it. */
+/** Transient statuses: the server restarts, is busy, or does not know whether the database stored it. */
 const passing = new Set([0, 408, 425, 429, 502, 503, 504]);
 
-/** At most, before the first repetition and before any: chance spreads what waits for one server. */
+/** The longest waits before the first retry and before any. The wait is random below that, to spread the load. */
 const firstWait_ms = 250;
 const wait_ms_max = 5_000;
 
-/** Requests that may be repeated, and are: each stores or reads the same, however often it arrives. */
+/** Requests that are retried: each is idempotent. */
 export class Requests {
   readonly #transport: Transport;
   readonly #patience: Patience;
@@ -22,7 +22,7 @@ export class Requests {
     this.#patience = patience;
   }
 
-  /** The answer. Throws a `RunreelError` when it is a refusal, or when there was none after the last repetition. */
+  /** The answer. Throws a `RunreelError` when it is a refusal, or when there was none after the last retry. */
   async send<T>(path: string, call: CallOptions = {}): Promise<T | undefined> {
     for (let attempt = 0; ; attempt++) {
       try {
@@ -36,7 +36,7 @@ export class Requests {
     }
   }
 
-  /** The same; undefined for what does not exist, or is another principal's. */
+  /** Like `send`, but undefined for what does not exist, or is another principal's. */
   async find<T>(path: string, call: CallOptions = {}): Promise<T | undefined> {
     try {
       return await this.send<T>(path, call);
@@ -52,7 +52,7 @@ export class Requests {
       const response = await this.#transport.call(path, { ...call, signal });
       return response.status === 204 ? undefined : ((await response.json()) as T);
     } catch (error) {
-      // Silence, or an answer that broke off.
+      // A timeout, or an answer that broke off.
       if (!signal.aborted && (error instanceof RunreelError || !(error instanceof TypeError))) throw error;
       const title = signal.aborted
         ? `No answer within ${this.#patience.timeout_ms} ms`

@@ -19,20 +19,20 @@ import * as wire from "./wire.js";
 
 /** Where the server is (as for a `Client`), and how long it may take. */
 export interface RunreelSaverOptions extends Omit<ClientOptions, "onError"> {
-  /** How values become bytes; LangGraph's own by default. The server sees neither values nor state. */
+  /** How values become bytes; LangGraph's own by default. The server decodes neither values nor state. */
   serde?: SerializerProtocol;
   /** Milliseconds for one request, 30 000 by default. */
   timeout_ms?: number;
-  /** How often a request is repeated when the server is away or busy, 5 by default. */
+  /** How often a request is repeated when the server is unreachable or busy, 5 by default. */
   retries?: number;
 }
 
-/** Of a list, in one request. */
+/** Checkpoints of a list in one request. */
 const page_max = 100;
 
 /**
- * A checkpointer for `graph.compile({ checkpointer })` that keeps every thread in Runreel: any process that has a
- * credential of the same principal can go on with it. One saver serves any number of graphs and threads.
+ * A checkpointer for `graph.compile({ checkpointer })` that stores every thread in Runreel: any process that has a
+ * credential of the same principal can continue it. One saver serves any number of graphs and threads.
  *
  * The server sees ids, the names of channels and the metadata, which must be JSON. A checkpoint belongs to the run that
  * `metadata.run_id` of the config names, if it does. All the values of a checkpoint may have 32 MiB together, and one
@@ -74,7 +74,7 @@ export class RunreelSaver extends BaseCheckpointSaver {
     const path = place ? `${wire.threadPath(place.thread_id)}/checkpoints` : "/api/checkpoints";
     const query = new URLSearchParams();
     const ns: unknown = config.configurable?.["checkpoint_ns"];
-    // Empty is the root's, absent is all of them.
+    // Empty means the root graph's namespace, absent means all namespaces.
     if (typeof ns === "string") query.set("ns", ns);
     if (before) query.set("before", before);
     if (filter) query.set("filter", JSON.stringify(filter));
@@ -137,7 +137,7 @@ export class RunreelSaver extends BaseCheckpointSaver {
   async #read(row: wire.Row): Promise<CheckpointTuple> {
     const tuple = await wire.readTuple(this.serde, row);
     if (tuple.checkpoint.v >= 4 || row.parent_id === null) return tuple;
-    // Formats before the fourth keep what a step sends to the next one with the step's own checkpoint.
+    // Formats before 4 store what a step sends to the next one with the step's own checkpoint.
     const parent = await this.#row({ ...row, checkpoint_id: row.parent_id });
     const sends = (parent?.writes ?? []).filter(({ channel }) => channel === TASKS);
     const { channel_values, channel_versions } = tuple.checkpoint;
@@ -149,7 +149,7 @@ export class RunreelSaver extends BaseCheckpointSaver {
   }
 }
 
-/** Undefined where the config names no thread. */
+/** Undefined if the config names no thread. */
 function placeOf(config: RunnableConfig): wire.Place | undefined {
   const { thread_id, checkpoint_ns } = config.configurable ?? {};
   if (thread_id === undefined || thread_id === null) return undefined;

@@ -1,6 +1,6 @@
 import type { SerializerProtocol } from "@langchain/langgraph-checkpoint";
 
-/** A value as the server keeps it: the name of its type and its bytes, which it never looks into. */
+/** A value as the server stores it: the name of its type and its bytes, which it never decodes. */
 export interface Typed {
   t: string;
   /** Base64; absent for no bytes. */
@@ -17,7 +17,7 @@ export async function loaded(serde: SerializerProtocol, { t, b = "" }: Typed): P
   return serde.loadsTyped(t, bytesOf(b)) as Promise<unknown>;
 }
 
-/** Arguments of one call, which the stack has to hold. */
+/** Maximum number of arguments of one call, which must fit on the stack. */
 const characters_max = 0x8000;
 
 function base64(bytes: Uint8Array): string {

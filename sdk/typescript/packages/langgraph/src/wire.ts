@@ -11,7 +11,7 @@ import type { RunnableConfig } from "@langchain/core/runnables";
 import { encoded } from "@runreel/client";
 import { loaded, typed, type Typed } from "./values.js";
 
-/** Bytes of the metadata's JSON that the server takes. */
+/** The server's bound for the metadata's JSON. */
 const metadata_bytes_max = 65_536;
 
 /** Where a config points: a thread, a namespace of it ("" is the root graph), and a checkpoint or the newest. */
@@ -21,7 +21,7 @@ export interface Place {
   checkpoint_id: string | undefined;
 }
 
-/** A checkpoint as the server gives it. */
+/** A checkpoint as the server returns it. */
 export interface Row {
   thread_id: string;
   ns: string;
@@ -45,8 +45,8 @@ export function threadPath(thread_id: string): string {
     const isDots = /^\.+$/.test(thread_id);
     return `/api/threads/${isDots ? thread_id.replaceAll(".", "%2E") : encodeURIComponent(thread_id)}`;
   }
-  const told = JSON.stringify(thread_id.slice(0, 300));
-  throw new Error(`thread_id must be 1 to 255 characters of A-Z a-z 0-9 . _ : @ + -, not ${told}`);
+  const shown = JSON.stringify(thread_id.slice(0, 300));
+  throw new Error(`thread_id must be 1 to 255 characters of A-Z a-z 0-9 . _ : @ + -, not ${shown}`);
 }
 
 export function checkpointPath({ thread_id, checkpoint_id }: Place): string {
@@ -57,7 +57,7 @@ export function configOf({ thread_id, ns, checkpoint_id }: Place): RunnableConfi
   return { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id } };
 }
 
-/** The body that stores a checkpoint: the state without its channels' values, and those that are new. */
+/** The body that stores a checkpoint: the state without its channels' values, and the new values. */
 export async function putBody(
   serde: SerializerProtocol,
   place: Place,
@@ -99,7 +99,7 @@ export async function writesBody(
     ns,
     task_id,
     task_path,
-    // What a task says about itself (an error, an interrupt) may change; what it has written may not.
+    // A task's status (an error, an interrupt) may change; its writes may not.
     upsert: writes.every(([channel]) => idxOf(channel) !== undefined),
     writes: await Promise.all(
       writes.map(async ([channel, value], at) => ({
@@ -111,7 +111,7 @@ export async function writesBody(
   };
 }
 
-/** A checkpoint as LangGraph knows it. */
+/** LangGraph's form of a checkpoint. */
 export async function readTuple(serde: SerializerProtocol, row: Row): Promise<CheckpointTuple> {
   const { thread_id, ns, checkpoint_id, parent_id, versions } = row;
   const state = (await loaded(serde, row.checkpoint)) as Partial<Checkpoint>;
@@ -137,8 +137,8 @@ export async function readTuple(serde: SerializerProtocol, row: Row): Promise<Ch
 }
 
 /**
- * The metadata as JSON, without the characters that the server does not keep: NUL, and halves of a pair. Where it is longer
- * than the server takes, its longest members are left out, and it is marked.
+ * The metadata as JSON, without NULs and with U+FFFD for lone surrogates, since the server stores neither. Over the
+ * server's bound, its longest members are left out, and it is marked.
  */
 function kept(metadata: CheckpointMetadata): unknown {
   const members = asJson(metadata);
@@ -169,12 +169,12 @@ function asJson(metadata: CheckpointMetadata): object {
   try {
     return JSON.parse(JSON.stringify(metadata, whole)) as object;
   } catch {
-    // What JSON has no form for: a big integer, an object that holds itself.
+    // A value without a JSON form: a bigint, a cycle.
     return JSON.parse(encoded(metadata)) as object;
   }
 }
 
-/** Containment as PostgreSQL's `jsonb @>` knows it, by which the server filters. */
+/** Containment as defined by PostgreSQL's `jsonb @>`, by which the server filters. */
 export function contains(whole: unknown, part: unknown): boolean {
   if (Array.isArray(part)) {
     return Array.isArray(whole) && part.every((wanted) => whole.some((item) => contains(item, wanted)));

@@ -1,7 +1,7 @@
 import { isDelta, isEvent, type RunEvent, type StreamEvent } from "@runreel/client";
 import { familyOf, fields, Texts, textOf, type SpanText } from "@runreel/client/fold";
 
-/** What somebody said, as far as it has been written. */
+/** A message or a model's reasoning, with its text so far. */
 export interface Message {
   kind: "message" | "reasoning";
   /** Its span: the same from the first token to the end. */
@@ -9,9 +9,9 @@ export interface Message {
   role: string;
   agent: string | null;
   text: string;
-  /** Tokens are still coming. */
+  /** It is still being written. */
   isOpen: boolean;
-  /** Tokens were missed; the end of the message brings the whole text. */
+  /** Tokens were missed, which the end of the message will have; or an old text was shortened to bound memory. */
   isIncomplete: boolean;
   /** The seq of its durable event; null while it is open. */
   seq: number | null;
@@ -24,11 +24,11 @@ export interface ToolCall {
   name: string;
   args: unknown;
   status: "running" | "completed" | "failed";
-  /** What it has written so far. */
+  /** Its output so far. */
   output: string;
   result: unknown;
   error: unknown;
-  /** The seq of its start, or of its end if nothing told of its start. */
+  /** The seq of its start, or of its end if its start was not seen. */
   seq: number;
 }
 
@@ -43,7 +43,7 @@ export class Conversation {
   #shown: readonly (Message | ToolCall)[] = [];
   #isStale = false;
 
-  /** Takes what a stream hands on. */
+  /** Takes an event of a stream. */
   take(event: StreamEvent): void {
     if (isEvent(event)) this.#event(event);
     else if (event.type === "message.snapshot") this.#texts.snapshot(event);
@@ -53,7 +53,7 @@ export class Conversation {
     this.#isStale = true;
   }
 
-  /** All of it; the same object until something changed, and the same items until they did. */
+  /** All items; the same object until something changed, and the same items until they did. */
   get shown(): readonly (Message | ToolCall)[] {
     if (this.#isStale) this.#shown = this.#show();
     this.#isStale = false;
@@ -66,7 +66,7 @@ export class Conversation {
     const id = event.span_id ?? `#${event.seq}`;
     const { name, args, result, error } = fields(event.payload);
     const before = this.#tools.get(id);
-    // A call that is told of again under the same span is another one.
+    // A second start under the same span is another call.
     const isNew = before === undefined || event.type === "tool.started";
     const call: ToolCall = isNew
       ? {

@@ -13,7 +13,7 @@ import { noRun, storeOf, type RunState } from "./store.js";
 
 const Context = createContext<Client | null>(null);
 
-/** Gives the hooks below it their client. */
+/** Provides the client to the hooks below it. */
 export function RunreelProvider({ client, children }: { client: Client; children?: ReactNode }): ReactNode {
   return createElement(Context.Provider, { value: client }, children);
 }
@@ -30,15 +30,15 @@ function useStore(run_id: string | null | undefined): typeof noRun {
   return run_id ? storeOf(client, run_id) : noRun;
 }
 
-/** {@link useRun}: the run, and a way to ask the server now. */
+/** The result of {@link useRun}: the run, and a way to ask the server now. */
 export interface FollowedRun extends RunState {
-  /** Ends a wait for the next try, and begins again after a refusal. */
+  /** Ends a wait for the next attempt, and starts again after a refusal. */
   retry: () => void;
 }
 
 /**
- * A run as its events tell it: status, output, and what the connection is doing. Without an id nothing is followed. Components that look at the same run share
- * one stream, which is closed when the last of them has left.
+ * A run's state from its events: status, output, and the state of the connection. Without an id nothing is followed.
+ * Components that show the same run share one stream, which is closed when the last of them has unmounted.
  */
 export function useRun(run_id: string | null | undefined): FollowedRun {
   const store = useStore(run_id);
@@ -51,18 +51,18 @@ export function useMessages(run_id: string | null | undefined): readonly (Messag
   return useSyncExternalStore(store.subscribe, store.messages, store.messages);
 }
 
-/** {@link useInterrupts}: what waits for a person, and how to answer it. */
+/** The result of {@link useInterrupts}: the open interrupts, and how to answer them. */
 export interface OpenInterrupts {
-  /** Those that are open now, in the order in which they were asked; empty until the log has been read. */
+  /** The interrupts that are open now, in the order in which they were asked; empty until the log has been read. */
   open: readonly Interrupt[];
   /**
-   * The first answer stands. Resolves when the server has it, and the interrupt leaves `open` when the log has; rejects with
-   * a `RunreelError`: `interrupt_closed` if somebody else was faster.
+   * The first answer counts. Resolves when the server has stored it; the interrupt leaves `open` when the answer is in
+   * the log. Rejects with a `RunreelError`: `interrupt_closed` if another answer came first.
    */
   answer: (interrupt_id: string, decision: Decision, value?: unknown) => Promise<void>;
 }
 
-/** What a run asks of a person. */
+/** The questions of a run to a person. */
 export function useInterrupts(run_id: string | null | undefined): OpenInterrupts {
   const client = useClient();
   const store = useStore(run_id);

@@ -10,11 +10,11 @@ import {
 import { fields, Interrupts, statusAfter, textOf, type Interrupt } from "@runreel/client/fold";
 import { Conversation } from "./conversation.js";
 
-/** A run as its events tell it. */
+/** A run's state, folded from its events. */
 export interface RunState {
-  /** Null while there is none to follow. */
+  /** Null while there is no run to follow. */
   run_id: string | null;
-  /** Null until the first event is here. */
+  /** Null until the first event has arrived. */
   status: RunStatus | null;
   title: string | null;
   agent: string | null;
@@ -24,7 +24,7 @@ export interface RunState {
   last_seq: number;
   /** Everything that was stored when it was opened has been read. */
   isCaughtUp: boolean;
-  /** What the connection is doing. `failed` has an error that says what to do; `gap` tells of deleted events. */
+  /** The state of the connection. `failed` has an error that says what to do; `gap` reports deleted events. */
   connection: Connection;
 }
 
@@ -41,12 +41,12 @@ const nothing: RunState = {
 };
 const none: readonly never[] = [];
 
-/** How long a run that nobody looks at any more keeps its stream: StrictMode and routers come back at once. */
+/** How long a run keeps its stream after the last component left: StrictMode and routers remount at once. */
 export const linger_ms = 500;
 
 /**
- * One run that components look at: one stream for all of them, opened when the first one does and closed when the last one
- * has left. What it returns is the same object until it changes.
+ * One run shown by components: one stream for all of them, opened for the first one and closed when the last one has
+ * left. Its methods return the same object until that changes.
  */
 export class RunStore {
   readonly #client: Client;
@@ -66,12 +66,12 @@ export class RunStore {
     this.#run_id = run_id;
     this.#forget = forget;
     this.#run = { ...nothing, run_id };
-    // A render that is thrown away never subscribes.
+    // A discarded render never subscribes.
     this.#leave();
   }
 
   readonly subscribe = (listener: () => void): (() => void) => {
-    // Two components may pass the same function, and each leaves for itself.
+    // Two components may pass the same function, and each unsubscribes separately.
     const own = () => listener();
     this.#listeners.add(own);
     if (this.#leaving !== null) clearTimeout(this.#leaving);
@@ -87,7 +87,7 @@ export class RunStore {
   readonly messages = (): Conversation["shown"] => this.#conversation.shown;
   readonly interrupts = (): readonly Interrupt[] => this.#open;
 
-  /** Asks the server now: ends a wait, and begins again after a refusal. */
+  /** Asks the server now: ends a wait, and starts again after a refusal. */
   readonly retry = (): void => {
     if (this.#run.connection.state === "failed") this.#follow();
     else this.#stream?.retryNow();
@@ -108,10 +108,10 @@ export class RunStore {
     stream.status.subscribe(() => {
       if (this.#stream !== stream) return;
       this.#run = { ...this.#run, connection: stream.status.getSnapshot() };
-      this.#tell();
+      this.#notify();
     });
     this.#read(stream).catch((error: unknown) => {
-      // A refusal is in the stream's status; anything else is a fault, and must be seen.
+      // A refusal is in the stream's status; anything else is a bug, and must surface.
       if (!(error instanceof RunreelError)) throw error;
     });
   }
@@ -125,7 +125,7 @@ export class RunStore {
       const open = this.#run.isCaughtUp ? [...this.#interrupts.open.values()] : [];
       const isSame = open.length === this.#open.length && open.every((each, at) => each === this.#open[at]);
       if (!isSame) this.#open = open;
-      this.#tell();
+      this.#notify();
     }
   }
 
@@ -143,12 +143,12 @@ export class RunStore {
     this.#run = run;
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const listener of [...this.#listeners]) listener();
   }
 }
 
-/** What the hooks follow while there is no run. */
+/** The store that the hooks use while there is no run. */
 export const noRun: Pick<RunStore, "subscribe" | "run" | "messages" | "interrupts" | "retry"> = {
   subscribe: () => () => undefined,
   run: () => nothing,

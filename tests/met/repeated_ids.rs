@@ -82,6 +82,16 @@ async fn of_two_open_calls_with_one_id_the_newer_ends_first_and_no_name_is_taken
 }
 
 #[tokio::test]
+async fn a_long_id_of_a_call_is_that_of_its_result() {
+    // As gateways make them that put a model's thought signature into the id.
+    let id = format!("call_1__thought__{}", "A".repeat(3_000));
+    let started = json!({"type": "tool.started", "span_id": "a",
+        "payload": {"tool_call_id": id, "name": "search", "args": {"q": "a"}}});
+    let completed = json!({"type": "tool.completed", "span_id": "a", "payload": {"tool_call_id": id, "result": "A"}});
+    told_everywhere(&json!([started, completed]), &[(&id, "a", "A")]).await;
+}
+
+#[tokio::test]
 async fn two_texts_on_one_span_are_two_messages() {
     let (server, mut clients) = (Server::start().await, Clients::start().await);
     let run = Chat::of(&server, "c").await.run;

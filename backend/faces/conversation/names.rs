@@ -40,8 +40,12 @@ pub(super) struct Names {
 
 #[derive(Debug)]
 struct Call {
-    id: String,
-    name: String,
+    /// Of its id.
+    hash: u64,
+    /// Which use of the id it is.
+    number: u32,
+    /// Its name, unless that is longer than [`CALL_NAME_BYTES_MAX`].
+    name: Option<String>,
     span: Option<SpanId>,
     args: u64,
     /// Whether the call was started; before that, an interrupt was about it.
@@ -107,45 +111,48 @@ impl Names {
 
     /// Names a started call: a new one, unless an interrupt was about it or it is repeated after the run was resumed.
     fn begin(&mut self, id: &str, span: Option<&SpanId>, args: Option<&Json>) -> String {
-        let (args, resumed) = (self.calls.hash_of(args), self.resumed);
-        let is_known = |call: &Call| call.id == id && (!call.is_made || (call.args == args && call.resumed < resumed));
+        let (hash, args, resumed) = (self.calls.hash(id), self.calls.hash_of(args), self.resumed);
+        let is_known =
+            |call: &Call| call.hash == hash && (!call.is_made || (call.args == args && call.resumed < resumed));
         if let Some(call) = self.open.iter_mut().rev().find(|call| is_known(call)) {
             (call.is_made, call.resumed) = (true, resumed);
             call.span = span.cloned();
-            return call.name.clone();
+            return numbered(id, call.number);
         }
         self.open(id, span, args, true)
     }
 
     /// Names the call of an interrupt: one that is open, or that was not started yet.
     fn ask(&mut self, id: &str, args: Option<&Json>) -> String {
-        let args = self.calls.hash_of(args);
-        let is_known = |call: &&Call| call.id == id && (call.is_made || call.args == args);
+        let (hash, args) = (self.calls.hash(id), self.calls.hash_of(args));
+        let is_known = |call: &&Call| call.hash == hash && (call.is_made || call.args == args);
         if let Some(call) = self.open.iter().rev().find(is_known) {
-            return call.name.clone();
+            return numbered(id, call.number);
         }
         self.open(id, None, args, false)
     }
 
     fn open(&mut self, id: &str, span: Option<&SpanId>, args: u64, is_made: bool) -> String {
-        let name = self.calls.take(id);
-        // A longer id is not found again, so its end gets another name.
-        if id.len() <= CALL_ID_BYTES_MAX {
-            let (id, name, span, resumed) = (id.to_owned(), name.clone(), span.cloned(), self.resumed);
-            push(&mut self.open, Call { id, name, span, args, is_made, resumed });
-        }
+        let (hash, number) = (self.calls.hash(id), self.calls.take_number(id));
+        let (name, span, resumed) = (numbered(id, number), span.cloned(), self.resumed);
+        let kept = Some(&name).filter(|name| name.len() <= CALL_NAME_BYTES_MAX).cloned();
+        push(&mut self.open, Call { hash, number, name: kept, span, args, is_made, resumed });
         name
     }
 
     /// Names the call that ends: the newest open one with the id on the span, else with the id, as in the waterfall. An
     /// end that names only its span has the span for an id.
     fn end(&mut self, id: &str, span: Option<&SpanId>) -> String {
+        let hash = self.calls.hash(id);
         let is_on_span = |call: &Call| span.is_some() && call.span.as_ref() == span;
         let newest = |is: &dyn Fn(&Call) -> bool| self.open.iter().rposition(is);
-        let known = newest(&|call| call.id == id && is_on_span(call))
-            .or_else(|| newest(&|call| call.id == id))
-            .or_else(|| newest(&|call| span.is_some_and(|span| span.as_str() == id) && is_on_span(call)));
-        known.and_then(|at| self.open.remove(at)).map_or_else(|| self.calls.take(id), |call| call.name)
+        let by_id = newest(&|call| call.hash == hash && is_on_span(call)).or_else(|| newest(&|call| call.hash == hash));
+        let by_span = || newest(&|call| span.is_some_and(|span| span.as_str() == id) && is_on_span(call));
+        match by_id.or_else(by_span).and_then(|at| self.open.remove(at)) {
+            Some(Call { name: Some(name), .. }) => name,
+            Some(Call { number, .. }) => numbered(id, number),
+            None => self.calls.take(id),
+        }
     }
 }
 
@@ -163,8 +170,12 @@ impl Used {
         self.hasher.hash_one(args.map(Json::as_str))
     }
 
+    fn hash(&self, id: &str) -> u64 {
+        self.hasher.hash_one(id)
+    }
+
     fn count(&self, id: &str) -> u32 {
-        let hash = self.hasher.hash_one(id);
+        let hash = self.hash(id);
         self.newer.get(&hash).or_else(|| self.older.get(&hash)).copied().unwrap_or(0)
     }
 
@@ -181,19 +192,23 @@ impl Used {
         (next..u32::MAX).find(|number| *number == 1 || self.count(&numbered(id, *number)) == 0).unwrap_or(next)
     }
 
-    fn take(&mut self, id: &str) -> String {
+    /// Uses an id once more; returns the number of this use.
+    fn take_number(&mut self, id: &str) -> u32 {
         let number = self.next(id);
         self.note(id, number);
-        let name = numbered(id, number);
         if number > 1 {
-            self.note(&name, 1);
+            self.note(&numbered(id, number), 1);
         }
-        name
+        number
+    }
+
+    fn take(&mut self, id: &str) -> String {
+        numbered(id, self.take_number(id))
     }
 }
 
-/// The longest id by which an open call is found, in bytes.
-const CALL_ID_BYTES_MAX: usize = 1024;
+/// Longest name of an open call that is kept for an end without the call's id, bytes.
+const CALL_NAME_BYTES_MAX: usize = 1024;
 
 /// The name of the n-th use of an id.
 fn numbered(id: &str, number: u32) -> String {

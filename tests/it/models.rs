@@ -197,7 +197,7 @@ async fn a_provider_that_falls_silent_or_cannot_be_reached_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let half = events(&[delta(&json!({"content": "half"}))]);
     let server = ModelServer::start(vec![Answer::Silent(half), Answer::Silent(String::new())]).await;
-    let quick = "silence_s = 1\nretries = 0";
+    let quick = "silence_s = 5\nretries = 0";
     let silent = agent(dir.path(), "openai:m", &server.base, quick).await;
     for expected in ["half", ""] {
         let (answer, told) = ask(&silent, &question()).await;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, ValueEnum};
+use reqwest::Url;
 
 use self::retention::RetentionArgs;
 use crate::domain::{
@@ -275,7 +276,12 @@ impl ServeArgs {
                 Some(values.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(","))
             };
             let value = derived.remove(name).or_else(given).filter(|value| !value.is_empty());
-            let value = value.unwrap_or_else(|| "(not set)".to_owned());
+            let absent = match name {
+                "jwt_issuer" | "jwt_audience" => "(any)",
+                "run_ttl" | "thread_ttl" => "(forever)",
+                _ => "(not set)",
+            };
+            let value = value.unwrap_or_else(|| absent.to_owned());
             rows.push((name.to_owned(), variable.to_string_lossy().into_owned(), value));
         }
         let secrets = secrets.shown().into_iter();
@@ -311,12 +317,14 @@ fn is_loopback(address: IpAddr) -> bool {
     address.is_loopback()
 }
 
-/// A URL with its password masked, and without its query if it has one.
+/// A URL with its password masked and without its query, which may have one too.
 fn mask(url: &str) -> String {
-    let Some((head, tail)) = url.rsplit_once('@') else { return url.to_owned() };
-    let (scheme, credentials) = head.split_once("://").unwrap_or(("", head));
-    let user = credentials.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}:***@{}", tail.split('?').next().unwrap_or_default())
+    let Ok(mut url) = Url::parse(url) else { return "(set, not shown)".to_owned() };
+    url.set_query(None);
+    if url.password().is_some() && url.set_password(Some("***")).is_err() {
+        return "(set, not shown)".to_owned();
+    }
+    url.into()
 }
 
 /// The value of `PATH`.
@@ -383,5 +391,7 @@ mod tests {
         assert_eq!(mask("postgres://bob:s3cret@db:5432/runs?password=x"), "postgres://bob:***@db:5432/runs");
         assert_eq!(mask("postgres://bob:p@ss@db/runs"), "postgres://bob:***@db/runs");
         assert_eq!(mask("postgres://db/runs"), "postgres://db/runs");
+        assert_eq!(mask("postgres://db/runs?user=u&password=p@ss"), "postgres://db/runs");
+        assert_eq!(mask("host=db password=s3cret"), "(set, not shown)");
     }
 }

@@ -150,8 +150,8 @@ impl Names {
         let by_span = || newest(&|call| span.is_some_and(|span| span.as_str() == id) && is_on_span(call));
         match by_id.or_else(by_span).and_then(|at| self.open.remove(at)) {
             Some(Call { name: Some(name), .. }) => name,
-            Some(Call { number, .. }) => numbered(id, number),
-            None => self.calls.take(id),
+            Some(Call { number, .. }) if by_id.is_some() => numbered(id, number),
+            _ => self.calls.take(id),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let answered =
                 answer::give(&client, &run, (Decision::Approve, args.value.as_deref()), args.interrupt.as_ref())
                     .await?;
-            say(answer::told(&answered));
+            say(answer::told(&answered)?);
         }
     }
     Ok(ExitCode::SUCCESS)

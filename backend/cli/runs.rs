@@ -10,7 +10,7 @@ use super::{
     render::{print, say},
     run_arg::RunArg,
 };
-use crate::{clock::Clock, domain::id::Title};
+use crate::{clock::Clock, domain::id::Title, wire};
 
 pub(super) mod answer;
 mod list;
@@ -112,9 +112,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Action::Cancel(cancel)) => {
             let client = cancel.common.connection.client()?;
             let run = cancel.run.resolve(&client).await?.to_string();
-            let cancelled = client.cancel(&run, cancel.reason).await?;
+            let body = wire::runs::Cancel { reason: cancel.reason };
+            let answer: Box<RawValue> = client.post(&["runs", &run, "cancel"], &body).await?;
             if cancel.common.json {
-                print(&format!("{}\n", serde_json::to_string(&cancelled)?))?;
+                print(&format!("{answer}\n"))?;
             }
             say(format!("requested cancellation of {run}; follow it with: runreel tail {run}"));
         }

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use serde::Deserialize as _;
+use serde_json::Value;
+
 use super::{
     connection::Connection,
     exit::FAILED,
@@ -54,18 +57,20 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let run = run.resolve(&client).await?;
     let (id, mut after, mut covered_from) = (run.to_string(), 0, None);
-    let mut answer = loop {
-        let answer: Verification = client.get(&["runs", &id, "verify"], &[("after", after.to_string())]).await?;
+    let (mut answer, mut json) = loop {
+        let json: Value = client.get(&["runs", &id, "verify"], &[("after", after.to_string())]).await?;
+        let answer = Verification::deserialize(&json)?;
         covered_from = covered_from.or(answer.covered_from);
         if answer.state != VerificationState::Partial {
-            break answer;
+            break (answer, json);
         }
         after = answer.checked_to;
     };
     // The value for the whole log.
     answer.covered_from = covered_from;
     if args.json {
-        print(&format!("{}\n", serde_json::to_string(&answer)?))?;
+        json["covered_from"] = covered_from.into();
+        print(&format!("{json}\n"))?;
     } else {
         show(&id, &answer)?;
     }

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     Server,
-    chats::{decide, follow, place},
+    chats::{self, decide, follow, place},
     extract::{Allowed, Body, Caller, Query, Trace},
     handler::routes,
     problem::{Code, Problem},
@@ -198,7 +198,7 @@ impl Chat<'_> {
             ..CreateRun::default()
         };
         let metadata = own.map_or_else(Json::empty, |own| Json::of(&json!({"ai_sdk": own})));
-        let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
+        let fields = RunFields { input: Some(chats::input(&input)?), metadata, ..RunFields::default() };
         fields.check(PAYLOAD_BYTES_MAX)?;
         Ok(runs::open(self.server, self.caller, trace, request, fields).await?.0)
     }

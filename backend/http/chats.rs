@@ -1,5 +1,7 @@
 //! Shared by the protocols of chat clients: a run's stream from its beginning, a person's answers, and stream quota.
 
+use serde_json::Value;
+
 use super::{
     Server,
     extract::Caller,
@@ -20,6 +22,12 @@ use crate::{
         resume::{Begin, Resumed},
     },
 };
+
+/// The input of a run that a chat client starts; one that is nested too deeply could not be imported anywhere.
+pub(super) fn input(value: &Value) -> Result<Json, Problem> {
+    let input = Json::of(value);
+    Json::parse(input.as_str()).map_err(|flaw| Problem::new(Code::InvalidRequest, flaw.to_string()))
+}
 
 impl From<InvalidMember> for Problem {
     fn from(invalid: InvalidMember) -> Self {

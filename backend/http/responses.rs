@@ -17,7 +17,7 @@ pub(super) use self::errors::errors_in_its_words;
 use self::shown::{head, input_item};
 use super::{
     Server,
-    chats::{decide, follow, place},
+    chats::{self, decide, follow, place},
     extract::{Allowed, Body, Caller, Query, Trace},
     handler::routes,
     lasting::Lasting,
@@ -259,7 +259,7 @@ async fn started(
     let request =
         CreateRun { run_id: Some(run), agent: Some(new.agent), thread_id, start: Some(false), ..CreateRun::default() };
     let metadata = Json::of(&json!({"openai": asked}));
-    let fields = RunFields { input: Some(Json::of(&input)), metadata, ..RunFields::default() };
+    let fields = RunFields { input: Some(chats::input(&input)?), metadata, ..RunFields::default() };
     fields.check(PAYLOAD_BYTES_MAX)?;
     Ok(runs::open(server, caller, trace, request, fields).await?.0)
 }

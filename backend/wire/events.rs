@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::stored;
 use crate::domain::{context::Role, id::RunId, json::Json};
 
 /// What was stored.
@@ -44,6 +45,7 @@ pub struct RunEvent {
     pub event_id: Option<String>,
     /// RFC 3339, UTC, microseconds.
     pub at: String,
+    #[serde(deserialize_with = "stored::one")]
     #[schema(value_type = serde_json::Value)]
     pub payload: Json,
 }
@@ -51,6 +53,7 @@ pub struct RunEvent {
 /// A page of a run's events.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
+    #[serde(deserialize_with = "stored::list")]
     #[schema(value_type = Vec<RunEvent>)]
     pub events: Vec<Json>,
     /// The seq of the last event of the page.

@@ -8,5 +8,6 @@ pub mod health;
 pub mod messages;
 pub mod runs;
 pub mod saved_sessions;
+mod stored;
 pub mod threads;
 pub mod verification;

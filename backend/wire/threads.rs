@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::stored;
 use crate::domain::json::Json;
 
 /// The state that an agent keeps from one run to the next.
@@ -11,6 +12,7 @@ pub struct Thread {
     pub thread_id: String,
     /// The owner's principal key, 64 hexadecimal digits.
     pub owner_id: String,
+    #[serde(deserialize_with = "stored::one")]
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     pub metadata: Json,
     /// Its own time to live, in seconds; 0 for never expiring, null for the server's default.

@@ -1,5 +1,6 @@
 //! What a command tells a person is so.
 
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::support::{
@@ -65,4 +66,39 @@ async fn a_server_that_finds_another_at_its_address_names_it() {
     command.arg(folder.path());
     let said = run(command, "").await;
     assert!(said.code == Some(1) && !said.stderr.contains("Runreel server"), "{}", said.stderr);
+}
+
+/// JSON that is nested this deeply.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[tokio::test]
+async fn commands_read_the_deepest_json_that_a_run_may_have() {
+    let server = Server::start().await;
+    let run_id = server.create(json!({ "title": "Deep", "input": nested(64) })).await;
+    let asked = json!({"type": "interrupt.requested", "span_id": "i", "payload": nested(64)});
+    server.emit(&run_id, json!([asked, {"type": "run.interrupted"}])).await;
+    for words in [&["runs"][..], &["runs", "--json"], &["runs", "show", &run_id], &["approve"]] {
+        let said = run(to(&server, words), "").await;
+        assert!(said.code == Some(0) && said.stdout.contains(&run_id), "{words:?}: {said:?}");
+    }
+    let refused = run(to(&server, &["runs", "answer", &run_id, "respond", r#"{"a":"\u0000"}"#]), "").await;
+    assert!(refused.code == Some(2) && refused.stderr.contains("\\u0000"), "{refused:?}");
+    let said = run(to(&server, &["runs", "answer", &run_id, "respond", "no JSON", "--json"]), "").await;
+    let answered: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    assert_eq!((&answered["run_id"], &answered["status"]), (&json!(run_id), &json!("running")));
+    server.complete(&run_id).await;
+}
+
+#[tokio::test]
+async fn a_chat_whose_messages_are_nested_too_deeply_starts_no_run() {
+    let server = Server::start().await;
+    let part = json!({"type": "data-x", "data": nested(80)});
+    let chat = json!({"id": "c", "messages": [{"id": "m", "role": "user", "parts": [part]}]});
+    server.post("/api/ai-sdk/agents/x", chat).await.refused(400, "invalid_request");
+    let tool = json!({"type": "function", "name": "f", "parameters": {"a": nested(80)}});
+    let ask = json!({"model": "x", "input": "hi", "tools": [tool]});
+    assert_eq!(server.post("/v1/responses", ask).await.status, 400);
+    assert_eq!(server.get("/api/runs").await.expect(200)["runs"], json!([]));
 }

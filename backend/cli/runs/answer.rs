@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use super::Common;
 use crate::{
@@ -12,7 +12,13 @@ use crate::{
         run_arg::RunArg,
     },
     client::Client,
-    domain::{event::EventKind, id::SpanId, interrupt::Decision, json::Json, run::Status},
+    domain::{
+        event::EventKind,
+        id::SpanId,
+        interrupt::Decision,
+        json::{InvalidJson, Json},
+        run::Status,
+    },
     wire::{
         events::RunEvent,
         runs::{Resume, Run},
@@ -61,9 +67,9 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
     };
     let answered = give(&client, &run, (decision, args.value.as_deref()), args.interrupt.as_ref()).await?;
     if args.common.json {
-        print(&format!("{}\n", serde_json::to_string(&answered)?))?;
+        print(&format!("{answered}\n"))?;
     }
-    say(told(&answered));
+    say(told(&answered)?);
     Ok(())
 }
 
@@ -126,7 +132,7 @@ pub(in crate::cli) async fn give(
     run: &str,
     (decision, value): (Decision, Option<&str>),
     named: Option<&SpanId>,
-) -> Result<Run> {
+) -> Result<Box<RawValue>> {
     let interrupt_id = match (named, open_of(client, run).await?.as_slice()) {
         (Some(interrupt), _) => interrupt.clone(),
         (None, [only]) => SpanId::trusted(only.id()),
@@ -137,13 +143,18 @@ pub(in crate::cli) async fn give(
             return Err(CliError { hint: Some(hint), ..CliError::usage(what) }.into());
         }
     };
-    let value = value.map(|text| Json::parse(text).unwrap_or_else(|_| Json::of(&text)));
-    Ok(client.resume(run, &Resume { interrupt_id, decision, value }).await?)
+    let value = value.map(|text| match Json::parse(text) {
+        Err(InvalidJson::Syntax) => Ok(Json::of(&text)),
+        parsed => parsed,
+    });
+    let value = value.transpose().map_err(|flaw| CliError::usage(format!("the value: {flaw}")))?;
+    Ok(client.post(&["runs", run, "resume"], &Resume { interrupt_id, decision, value }).await?)
 }
 
 /// The result of an answer.
-pub(in crate::cli) fn told(answered: &Run) -> String {
-    format!("answered; the run is {}", answered.status.as_str())
+pub(in crate::cli) fn told(answered: &RawValue) -> Result<String> {
+    let run: Run = serde_json::from_str(answered.get())?;
+    Ok(format!("answered; the run is {}", run.status.as_str()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 import { vi } from "vitest";
 
-/** What a test waits for, milliseconds: more than a busy machine needs. */
-const timeout = 20_000;
+import { patience_ms } from "./log.ts";
 
 /** Asks again until the assertion holds, and gives its result; fails with what it said last. */
 export function eventually<T>(holds: () => T | Promise<T>): Promise<T> {
-  return vi.waitFor(holds, { timeout, interval: 20 });
+  return vi.waitFor(holds, { timeout: patience_ms, interval: 20 });
 }

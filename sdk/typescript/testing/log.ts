@@ -1,5 +1,15 @@
 import { setTimeout as rest } from "node:timers/promises";
-import { Client, isEvent, type NewEvent, type RunEvent, type StreamEvent } from "@runreel/client";
+import {
+  Client,
+  isEvent,
+  type NewEvent,
+  type RunEvent,
+  RunreelError,
+  type StreamEvent,
+} from "@runreel/client";
+
+/** How long a test waits for anything, milliseconds: only a hang is worth a failure. */
+export const patience_ms = 60_000;
 
 /** The whole log of a run, page by page: what every reader must have got. */
 export async function logOf(client: Client, run_id: string): Promise<RunEvent[]> {
@@ -14,13 +24,25 @@ export async function logOf(client: Client, run_id: string): Promise<RunEvent[]>
 
 /** A run with so many events after its first two; the last one ends it. */
 export async function finishedRun(client: Client, count: number): Promise<string> {
-  const { run_id } = await client.runs.create({ title: "finished" });
+  const { run_id } = await unlessBusy(() => client.runs.create({ title: "finished" }));
   const events: NewEvent[] = Array.from({ length: count }, (_, at) => ({
     type: "log.info",
     payload: { message: `event ${at}` },
   }));
-  await client.runs.emit(run_id, [...events, { type: "run.completed", payload: { output: count } }]);
+  const end: NewEvent = { type: "run.completed", payload: { output: count } };
+  await unlessBusy(() => client.runs.emit(run_id, [...events, end]));
   return run_id;
+}
+
+/** Sends a request again while the server is busy, of which nothing was stored. */
+async function unlessBusy<T>(request: () => Promise<T>): Promise<T> {
+  for (const deadline = Date.now() + patience_ms; ; await rest(500)) {
+    try {
+      return await request();
+    } catch (error) {
+      if (!(error instanceof RunreelError && error.code === "busy") || Date.now() > deadline) throw error;
+    }
+  }
 }
 
 export const durable = (events: StreamEvent[]): RunEvent[] => events.filter(isEvent);
@@ -36,7 +58,7 @@ export async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  within_ms = 20_000,
+  within_ms = patience_ms,
 ): Promise<void> {
   const deadline = Date.now() + within_ms;
   while (!(await holds())) {
